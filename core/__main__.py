@@ -1,0 +1,31 @@
+"""The command line: `python -m core COMMAND …`. A refusal is one sentence on stderr and exit status 2."""
+
+from __future__ import annotations
+
+import sys
+
+from core.cli.arguments import build_parser
+from core.refusal import Refusal
+
+
+def main() -> int:
+    """Parses, runs one command, and turns a refusal into its sentence. Returns the exit status."""
+    arguments = build_parser().parse_args()
+    # Only now: the arguments are checked, and torch takes seconds to import.
+    from core.cli.trace import trace_command
+
+    try:
+        trace_command(arguments)
+    except Refusal as refusal:
+        print(f"python -m core {arguments.command}: {refusal}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; nothing is left to say
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

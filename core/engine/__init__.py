@@ -1,0 +1,1 @@
+"""What happens when: prefill, decode, the record of every step."""

@@ -1,0 +1,96 @@
+"""Keeps what the pages show of a step: norms of new keys and values, queries, one attention row.
+
+A recorder belongs to one pass. What is not asked for is not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from core.engine.trace import AttentionRow, FloatArray, Recorded
+from core.model.attention import attention_weights
+from core.model.config import ModelConfig
+from core.model.kv_cache import KVCache
+from core.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordConfig:
+    """What to keep of every step. `attention` names a (layer, head); `candidates` counts the likeliest tokens."""
+
+    candidates: int = 0
+    kv_norms: bool = False
+    queries: bool = False
+    attention: tuple[int, int] | None = None
+
+    def check(self, config: ModelConfig) -> None:
+        """Raises Refusal when the layer or head does not exist in this model."""
+        if self.attention is None:
+            return
+        layer, head = self.attention
+        if not (0 <= layer < config.n_layers and 0 <= head < config.n_heads):
+            raise Refusal(
+                "engine.recorded_layer_unknown",
+                layer=layer,
+                head=head,
+                last_layer=config.n_layers - 1,
+                last_head=config.n_heads - 1,
+            )
+
+
+class Recorder:
+    """Listens to one pass (a `Probe`) and turns what it heard into one `Recorded` a run."""
+
+    def __init__(self, wanted: Sequence[RecordConfig]) -> None:
+        self._wanted = wanted
+        self._all_layers = any(config.queries for config in wanted)
+        self._layers = {config.attention[0] for config in wanted if config.attention is not None}
+        self._queries: dict[int, list[Tensor]] = {}  # layer → one (B, n_new, h, d_h) a chunk
+
+    @property
+    def listens(self) -> bool:
+        """Whether the pass needs to report to it at all."""
+        return self._all_layers or bool(self._layers)
+
+    def saw_queries(self, layer: int, queries: Tensor) -> None:
+        """Called by the model for each layer of each chunk."""
+        if self._all_layers or layer in self._layers:
+            self._queries.setdefault(layer, []).append(queries)
+
+    def recorded(self, row: int, cache: KVCache, n_new: int) -> Recorded:
+        """What run number `row` of the pass asked for, after `n_new` positions were added to its cache."""
+        wanted = self._wanted[row]
+        key_norms = value_norms = queries = attention = None
+        if wanted.kv_norms:
+            new = cache.columns(cache.n_tokens - n_new, cache.n_tokens)  # (L, 2, n_kv, n_new, d_h)
+            norms = torch.linalg.vector_norm(new, dim=-1, dtype=torch.float32)
+            key_norms, value_norms = read_only(norms[:, 0]), read_only(norms[:, 1])
+        if wanted.queries:
+            layers = [self._of_layer(layer, row) for layer in range(cache.config.n_layers)]
+            queries = torch.stack(layers).to(cache.dtype)  # (L, n_new, h, d_h)
+        if wanted.attention is not None:
+            layer, head = wanted.attention
+            attention = attention_row(self._of_layer(layer, row)[-1:], cache.keys(layer), layer, head)
+        return Recorded(key_norms=key_norms, value_norms=value_norms, queries=queries, attention=attention)
+
+    def _of_layer(self, layer: int, row: int) -> Tensor:
+        return torch.cat([chunk[row] for chunk in self._queries[layer]])  # (n_new, h, d_h)
+
+
+def attention_row(query: Tensor, keys: Tensor, layer: int, head: int) -> AttentionRow:
+    """The weights of one query position [1, h, d_h] over keys [n_kv, n, d_h]: for one head, and the mean of all."""
+    weights = attention_weights(query, keys)[:, 0]  # (h, n)
+    return AttentionRow(
+        layer=layer, head=head, weights=read_only(weights[head]), mean_over_heads=read_only(weights.mean(0))
+    )
+
+
+def read_only(tensor: Tensor) -> FloatArray:
+    """A numpy copy that nobody can write to."""
+    array: FloatArray = tensor.detach().to("cpu", torch.float32, copy=True).numpy()
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,127 @@
+"""One run: a prompt, its settings, its own cache, and the steps so far. Two runs on one model never meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.engine.recorder import RecordConfig, attention_row
+from core.engine.trace import AttentionRow, StepEvent, Trace
+from core.model.kv_cache import KVCache
+from core.model.load import LanguageModel
+from core.model.sampling import SamplingConfig
+from core.model.text.text_stream import TextStream
+from core.refusal import Refusal
+
+LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """How a prompt is continued.
+
+    `use_cache=False` is the loop that sends the whole prefix through the model for every token. `prefill_chunk` cuts
+    a prefill into passes of so many positions (None: one pass); the results are equal.
+    """
+
+    max_new: int = 64
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    use_cache: bool = True
+    prefill_chunk: int | None = None
+    record: RecordConfig = field(default_factory=RecordConfig)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_new, int) or isinstance(self.max_new, bool) or self.max_new < 0:
+            raise Refusal("engine.max_new_negative", value=repr(self.max_new)[:40])
+        chunk = self.prefill_chunk
+        if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
+            raise Refusal("engine.prefill_chunk_not_positive", value=repr(chunk)[:40])
+
+
+class Run:
+    """The state of one continuation. It changes only through `core.engine.steps` and `step_back`."""
+
+    def __init__(
+        self, model: LanguageModel, prompt_ids: list[int], config: RunConfig, *, tokenising_seconds: float = 0.0
+    ) -> None:
+        """Raises Refusal when the prompt is empty, longer than the context, or the recorded layer does not exist."""
+        if not prompt_ids:
+            raise Refusal("engine.prompt_empty")
+        if len(prompt_ids) > model.config.context_limit:
+            raise Refusal("engine.prompt_too_long", n_tokens=len(prompt_ids), limit=model.config.context_limit)
+        config.record.check(model.config)
+        self.model, self.config = model, config
+        self.prompt_ids = tuple(prompt_ids)
+        self.tokenising_seconds = tokenising_seconds
+        self.cache: KVCache | None = model.transformer.new_cache() if config.use_cache else None
+        self.steps: list[StepEvent] = []
+        self.output_ids: list[int] = []
+        self._stream = self._new_stream()
+
+    @property
+    def text(self) -> str:
+        """The generated text as far as its characters are complete."""
+        return self._stream.text
+
+    @property
+    def ids(self) -> list[int]:
+        """Prompt and output together: the prefix of the next step."""
+        return [*self.prompt_ids, *self.output_ids]
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no further token will come: "end token 2", "length", "context limit 8192"; None while one can."""
+        if not self.steps:
+            return None
+        if self.output_ids and self.output_ids[-1] in self.model.end_token_ids:
+            return f"end token {self.output_ids[-1]}"
+        if len(self.output_ids) >= self.config.max_new:
+            return LENGTH
+        limit = self.model.config.context_limit
+        return f"context limit {limit}" if len(self.prompt_ids) + len(self.output_ids) > limit else None
+
+    @property
+    def trace(self) -> Trace:
+        """The record so far. A finished run's text includes the mark for a character that never became complete."""
+        text = self.text
+        if self.stopped:
+            text = self.model.tokenizer.decode(self.output_ids, after=self.prompt_ids)
+        return Trace(
+            prompt_ids=self.prompt_ids,
+            steps=tuple(self.steps),
+            text=text,
+            stopped=self.stopped,
+            tokenising_seconds=self.tokenising_seconds,
+        )
+
+    def push_token(self, token_id: int) -> str:
+        """Appends a produced token; returns the text that became complete."""
+        self.output_ids.append(token_id)
+        return self._stream.push(token_id)
+
+    def step_back(self) -> None:
+        """Undoes the last step exactly: its token, its record, and its positions in the cache."""
+        if not self.steps:
+            return
+        undone = self.steps.pop()
+        if undone.sampled is not None:
+            self.output_ids.pop()
+        if self.cache is not None:
+            self.cache.truncate(self.cache.n_tokens - undone.new_positions)
+        self._stream = self._new_stream()
+        for token_id in self.output_ids:
+            self._stream.push(token_id)
+
+    def attention(self, step: int, layer: int, head: int) -> AttentionRow:
+        """The attention of a past step's newest position in any layer and head, from cached keys and kept queries.
+
+        Needs a run with a cache whose record keeps queries.
+        """
+        RecordConfig(attention=(layer, head)).check(self.model.config)
+        event = self.steps[step]
+        queries = event.recorded.queries
+        if self.cache is None or queries is None:
+            raise ValueError("this run keeps no cache or no queries")
+        return attention_row(queries[layer, -1:], self.cache.keys(layer)[:, : event.n_tokens], layer, head)
+
+    def _new_stream(self) -> TextStream:
+        return TextStream(self.model.tokenizer, after=self.prompt_ids)

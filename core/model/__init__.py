@@ -1,0 +1,1 @@
+"""What a model is, what it learned, and what a run knows."""

@@ -1,0 +1,103 @@
+"""The keys and values of one run: written once per position, read by every later step.
+
+The cache belongs to one run and is handed down to the model; nothing else knows the position.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core.model.config import ModelConfig
+
+BLOCK_TOKENS = 64
+
+
+class KVCache:
+    """Keys and values of all layers for one sequence, grown in blocks of `block_tokens` positions.
+
+    A pass first reserves room (`reserve`), then writes layer by layer (`write`), then counts the new positions
+    (`commit`). A pass that fails half-way has committed nothing, so the cache is as it was before.
+    """
+
+    def __init__(
+        self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device, block_tokens: int = BLOCK_TOKENS
+    ) -> None:
+        self.config = config
+        self.block_tokens = block_tokens
+        self._n_tokens = 0
+        empty = torch.empty(2, config.n_kv_heads, 0, config.head_dim, dtype=dtype, device=device)
+        # One tensor a layer, so that growing needs room for one more layer, not for a second cache.
+        self._layers = [empty] * config.n_layers  # each (key or value, kv_head, position, head_dim)
+
+    @property
+    def n_tokens(self) -> int:
+        """Positions whose keys and values are in the cache, in every layer."""
+        return self._n_tokens
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the tensors that hold the cached positions, summed over the layers as they are."""
+        return sum(layer[:, :, : self._n_tokens].nbytes for layer in self._layers)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes allocated: whole blocks, used or not."""
+        return sum(layer.nbytes for layer in self._layers)
+
+    @property
+    def reserved_tokens(self) -> int:
+        """Positions that fit before the cache must grow."""
+        return self._layers[0].shape[2]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._layers[0].dtype
+
+    def reserve(self, n_new: int) -> None:
+        """Makes room for `n_new` more positions, in whole blocks, one layer after the other."""
+        needed = self._n_tokens + n_new
+        if needed <= self.reserved_tokens:
+            return
+        n_blocks = -(-needed // self.block_tokens)
+        for index, old in enumerate(self._layers):
+            grown = old.new_empty(2, old.shape[1], n_blocks * self.block_tokens, old.shape[3])
+            grown[:, :, : self._n_tokens] = old[:, :, : self._n_tokens]
+            self._layers[index] = grown
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> Tensor:
+        """Writes new keys and values [n_new, n_kv, d_h] of one layer behind the old ones.
+
+        Returns the layer's keys and values, old and new, as a view [2, n_kv, n, d_h].
+        """
+        n_new = len(keys)
+        storage = self._layers[layer]
+        new_keys, new_values = storage.narrow(2, self._n_tokens, n_new).unbind()
+        new_keys.copy_(keys.transpose(0, 1))
+        new_values.copy_(values.transpose(0, 1))
+        return storage.narrow(2, 0, self._n_tokens + n_new)
+
+    def commit(self, n_new: int) -> None:
+        """Counts `n_new` positions as cached: every layer has written them."""
+        self._n_tokens += n_new
+
+    def truncate(self, n_tokens: int) -> None:
+        """Forgets all positions from `n_tokens` on and gives whole unused blocks back."""
+        if not 0 <= n_tokens <= self._n_tokens:
+            raise ValueError(f"cannot truncate {self._n_tokens} positions to {n_tokens}")
+        self._n_tokens = n_tokens
+        n_blocks = -(-n_tokens // self.block_tokens)
+        if n_blocks * self.block_tokens < self.reserved_tokens:
+            self._layers = [layer[:, :, : n_blocks * self.block_tokens].clone() for layer in self._layers]
+
+    def keys(self, layer: int) -> Tensor:
+        """All cached keys of a layer, a view [n_kv, n, d_h]."""
+        return self._layers[layer][0, :, : self._n_tokens]
+
+    def values(self, layer: int) -> Tensor:
+        """All cached values of a layer, a view [n_kv, n, d_h]."""
+        return self._layers[layer][1, :, : self._n_tokens]
+
+    def columns(self, start: int, end: int) -> Tensor:
+        """Keys and values of positions start … end−1 in all layers: a copy [L, 2, n_kv, end − start, d_h]."""
+        return torch.stack([layer[:, :, start:end] for layer in self._layers])

@@ -1,0 +1,1 @@
+"""How text becomes token ids and comes back: tokenizers, streams, chat templates."""

@@ -1,0 +1,199 @@
+"""The model: a decoder-only transformer whose whole forward pass is on this page.
+
+RMSNorm, rotary positions, grouped-query attention, SwiGLU. What a model learned lives here, read-only and shared by all
+visitors; what a run knows (its `KVCache`) is handed down by the caller. On a CPU activations are fp32 whatever the
+weights' dtype, so that only weights and cache are rounded; on a GPU they have the weights' dtype.
+
+Letters in the shape comments: B sequences, n_new new positions, n positions in all, d hidden width, h query heads,
+n_kv KV heads, d_h head width, g = h / n_kv.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from core.model import parameters
+from core.model.attention import attend, attend_within
+from core.model.config import ModelConfig
+from core.model.kv_cache import KVCache
+from core.model.products import PlainProduct, Product, pack
+from core.model.rotary import inverse_frequencies
+
+CPU = torch.device("cpu")
+
+
+class Probe(Protocol):
+    """What a recorder sees while a pass runs; it belongs to the pass, never to the model."""
+
+    def saw_queries(self, layer: int, queries: Tensor) -> None:
+        """The rotated queries [B, n_new, h, d_h] of one layer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer's learned tensors, products in the layout that is fastest here."""
+
+    attention_norm: Tensor  # (d)
+    qkv: Product  # (h·d_h + 2·n_kv·d_h, d): queries, keys, values in one product
+    qk_norm: Tensor | None  # (h + n_kv, d_h)
+    attention_out: Product  # (d, h·d_h)
+    mlp_norm: Tensor  # (d)
+    gate_up: Product  # (2·d_ff, d)
+    down: Product  # (d, d_ff)
+
+
+class Transformer:
+    """Weights and forward pass of one model.
+
+    `read(name)` returns a parameter by its Hugging Face name (`core.model.parameters`); it is called once a tensor,
+    layer by layer, so that loading never holds a second copy of the model. With `packed=False` every product is
+    plain: differentiable and countable.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        read: Callable[[str], Tensor],
+        *,
+        device: torch.device = CPU,
+        dtype: torch.dtype = torch.float32,
+        packed: bool = True,
+    ) -> None:
+        self.config, self.device, self.dtype = config, device, dtype
+        self.activation_dtype = torch.float32 if device.type == "cpu" else dtype
+        make: Callable[..., Product] = pack if packed else PlainProduct
+
+        def tensor(name: str) -> Tensor:
+            return read(name).to(device, dtype)
+
+        def norm(name: str) -> Tensor:
+            weight = read(name).to(device, torch.float32)
+            return weight * weight.numel() ** 0.5  # see _norm
+
+        self._inverse_frequencies, self._rotary_factor = inverse_frequencies(
+            config.rope, config.head_dim, config.context_limit
+        )
+        self._inverse_frequencies = self._inverse_frequencies.to(device)
+        self._norm_floor = {
+            width: torch.tensor((width * config.norm_eps) ** 0.5, device=device)
+            for width in (config.d_model, config.head_dim)
+        }
+        self.embedding = tensor(parameters.EMBEDDING)  # (vocab, d)
+        self.layers = tuple(self._read_layer(layer, tensor, norm, make) for layer in range(config.n_layers))
+        self.final_norm = norm(parameters.FINAL_NORM)
+        self.head = make(self.embedding if config.tied_head else tensor(parameters.HEAD), None)
+
+    def _read_layer(
+        self, layer: int, tensor: Callable[[str], Tensor], norm: Callable[[str], Tensor], make: Callable[..., Product]
+    ) -> Layer:
+        config, prefix = self.config, parameters.layer_prefix(layer)
+
+        def joined(*names: str) -> Tensor:
+            return torch.cat([tensor(prefix + name) for name in names])
+
+        qkv = joined("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
+        bias = None
+        if config.qkv_bias:
+            bias = joined("self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias")
+        qk_norm = None
+        if config.qk_norm:
+            q_norm = norm(prefix + "self_attn.q_norm.weight")
+            k_norm = norm(prefix + "self_attn.k_norm.weight")
+            qk_norm = torch.cat([q_norm.expand(config.n_heads, -1), k_norm.expand(config.n_kv_heads, -1)])
+        return Layer(
+            attention_norm=norm(prefix + "input_layernorm.weight"),
+            qkv=make(qkv, bias),
+            qk_norm=qk_norm,
+            attention_out=make(tensor(prefix + "self_attn.o_proj.weight"), None),
+            mlp_norm=norm(prefix + "post_attention_layernorm.weight"),
+            gate_up=make(joined("mlp.gate_proj.weight", "mlp.up_proj.weight"), None),
+            down=make(tensor(prefix + "mlp.down_proj.weight"), None),
+        )
+
+    def hidden(self, ids: Tensor, caches: Sequence[KVCache] | None = None, probe: Probe | None = None) -> Tensor:
+        """Runs new positions through all layers.
+
+        `ids` [B, n_new]; with `caches` (one a sequence) the positions follow what each cache holds, their keys and
+        values are added to it, and they attend to all of it; without, the rows are whole sequences and nothing is
+        kept. Returns the residual stream [B, n_new, d] after the last layer.
+        """
+        n_new = ids.shape[1]
+        starts = [0] * len(ids) if caches is None else [cache.n_tokens for cache in caches]
+        for cache in caches or ():
+            cache.reserve(n_new)
+        cos, sin = self._rotations(starts, n_new)  # (B, n_new, 1, d_h) each
+        x = self.embedding[ids].to(self.activation_dtype)  # (B, n_new, d)
+        for index, layer in enumerate(self.layers):
+            queries, keys, values = self._queries_keys_values(layer, x, cos, sin)
+            if probe is not None:
+                probe.saw_queries(index, queries)
+            if caches is None:
+                attended = attend_within(queries, keys, values)
+            else:
+                attended = torch.stack([
+                    attend(q, cache.write(index, k, v))
+                    for q, k, v, cache in zip(queries, keys, values, caches, strict=True)
+                ])
+            x = x + layer.attention_out(attended.flatten(2))  # (B, n_new, h, d_h) → (B, n_new, d)
+            x = x + self._mlp(layer, x)
+        for cache in caches or ():
+            cache.commit(n_new)
+        return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The head: [..., d] → fp32 logits [..., vocab]."""
+        return self.head(self._norm(hidden, self.final_norm)).float()
+
+    @property
+    def product_bytes(self) -> int:
+        """Bytes of every matrix a position multiplies with, the head included: what one pass must read of weights."""
+        in_layers = (p.n_bytes for x in self.layers for p in (x.qkv, x.attention_out, x.gate_up, x.down))
+        return sum(in_layers) + self.head.n_bytes
+
+    def new_cache(self) -> KVCache:
+        """An empty cache in the model's dtype, for one run."""
+        return KVCache(self.config, dtype=self.dtype, device=self.device)
+
+    def _rotations(self, starts: Sequence[int], n_new: int) -> tuple[Tensor, Tensor]:
+        """Cosine and signed sine [B, n_new, 1, d_h] of each new position's angles, in fp32."""
+        offsets = torch.arange(n_new, device=self.device)
+        positions = torch.tensor(starts, device=self.device)[:, None] + offsets  # (B, n_new)
+        angles = positions[..., None] * self._inverse_frequencies  # (B, n_new, d_h/2)
+        cos, sin = angles.cos() * self._rotary_factor, angles.sin() * self._rotary_factor
+        return torch.cat([cos, cos], -1).unsqueeze(2), torch.cat([-sin, sin], -1).unsqueeze(2)
+
+    def _queries_keys_values(
+        self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated queries [B, n_new, h, d_h], rotated keys and plain values [B, n_new, n_kv, d_h] of new positions."""
+        config = self.config
+        h, n_kv, d_h = config.n_heads, config.n_kv_heads, config.head_dim
+        heads = layer.qkv(self._norm(x, layer.attention_norm)).view(*x.shape[:2], h + 2 * n_kv, d_h)
+        rotated, values = heads.split((h + n_kv, n_kv), 2)
+        if layer.qk_norm is not None:
+            rotated = self._norm(rotated, layer.qk_norm)
+        # Element i turns together with element i + d_h/2: rolling by half a head brings each next to its partner.
+        rotated = torch.addcmul(rotated * cos, rotated.roll(d_h // 2, -1), sin).to(values.dtype)
+        queries, keys = rotated.split((h, n_kv), 2)
+        return queries, keys, values
+
+    def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
+        gate, up = layer.gate_up(self._norm(x, layer.mlp_norm)).chunk(2, -1)  # (B, n_new, d_ff) each
+        return layer.down(F.silu(gate) * up)
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """RMSNorm over the last axis, in fp32: x / √(mean(x²) + ε) · weight.
+
+        √d·√(mean(x²) + ε) is hypot(‖x‖, √(d·ε)), and `weight` already carries the √d: four small operators where
+        `F.rms_norm` takes twice the time for one row on a CPU, 61 times a step in SmolLM2.
+        """
+        wide = x.float()
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        return (wide / torch.hypot(length, self._norm_floor[x.shape[-1]]) * weight).to(x.dtype)

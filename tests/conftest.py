@@ -1,0 +1,27 @@
+"""Models that many tests share, loaded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.model.load import LanguageModel, load_model, smollm2_file
+
+
+@pytest.fixture(scope="session")
+def smollm2_gguf() -> Path:
+    """The GGUF file of the installed smollm2 package."""
+    return smollm2_file()
+
+
+@pytest.fixture(scope="session")
+def smollm2_f32() -> LanguageModel:
+    """The real chat model in fp32 on the CPU: where equality is tested."""
+    return load_model("smollm2", device="cpu", dtype="f32")
+
+
+@pytest.fixture(scope="session")
+def tiny_f32() -> LanguageModel:
+    """Our own model in fp32 on the CPU."""
+    return load_model("tiny", device="cpu", dtype="f32")
