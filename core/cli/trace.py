@@ -66,10 +66,9 @@ def step_json(event: StepEvent) -> dict[str, Any]:
 def step_line(event: StepEvent) -> str:
     """One step for a reader."""
     token = repr(event.sampled.label) if event.sampled else "no token asked for"
-    return (
-        f"{event.phase:<9} n={event.n_tokens:<5} computed {event.new_positions:<5} reused {event.reused_positions:<5} "
-        f"{event.flops_exact / 1e9:8.3f} GFLOP  KV {event.kv_bytes:>11,} B  {event.total_seconds * 1e3:8.2f} ms  {token}"
-    )
+    positions = f"computed {event.new_positions:<5} reused {event.reused_positions:<5}"
+    figures = f"{event.flops_exact / 1e9:8.3f} GFLOP  KV {event.kv_bytes:>11,} B  {event.total_seconds * 1e3:8.2f} ms"
+    return f"{event.phase:<9} n={event.n_tokens:<5} {positions} {figures}  {token}"
 
 
 def summary(trace: Trace) -> str:

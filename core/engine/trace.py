@@ -135,4 +135,3 @@ class Trace:
         """TPOT = (total − TTFT) / (outputs − 1): the pauses of a person who steps by hand are not part of it."""
         n_outputs = len(self.output_ids)
         return sum(step.total_seconds for step in self.steps[1:]) / (n_outputs - 1) if n_outputs > 1 else None
-

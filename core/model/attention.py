@@ -12,7 +12,9 @@ from torch import Tensor
 
 
 def attend(queries: Tensor, keys_values: Tensor) -> Tensor:
-    """Causal attention of one sequence: queries [n_new, h, d_h] over a layer's cache [2, n_kv, n, d_h] → [n_new, h, d_h].
+    """Causal attention of one sequence: queries [n_new, h, d_h] over a layer's keys and values [2, n_kv, n, d_h].
+
+    Returns [n_new, h, d_h], for each query head the values it gathered.
 
     A cache in half precision is read into fp32 on a CPU: the half-precision products there are several times slower
     than the conversion (n = 512, SmolLM2: 68 against 234 µs a layer).
@@ -55,7 +57,8 @@ def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:
     scores = (torch.bmm(grouped, keys.float().mT) * d_h**-0.5).view(h, n_new, n)
     if n_new > 1:
         scores = scores.masked_fill(~ends_aligned_mask(n_new, n, queries.device), float("-inf"))
-    return scores.softmax(-1)
+    weights: Tensor = scores.softmax(-1)
+    return weights
 
 
 def ends_aligned_mask(n_new: int, n: int, device: torch.device) -> Tensor:

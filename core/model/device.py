@@ -72,10 +72,8 @@ def choose_device(requested: str | None = None) -> Device:
     Raises Refusal when the name is unknown or the device is not there.
     """
     if requested is None:
-        if torch.cuda.is_available():
-            requested = "cuda"
-        else:
-            requested = "mps" if torch.backends.mps.is_available() else "cpu"
+        accelerators = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        requested = next((kind for kind, is_there in accelerators.items() if is_there), "cpu")
     kind, _, index = requested.partition(":")
     if kind not in ("cpu", "cuda", "mps") or (index and not index.isdecimal()):
         raise Refusal("engine.device_unknown", device=requested[:40])

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from core.model.text.chat_template import ChatTemplate, Message
-from core.model.files.checkpoint import open_checkpoint
 from core.model.config import ModelConfig
 from core.model.device import DTYPE_NAMES, Device, choose_device, choose_dtype
+from core.model.files.checkpoint import open_checkpoint
+from core.model.text.chat_template import ChatTemplate, Message
 from core.model.text.tokenizer import Tokenizer
 from core.model.transformer import Transformer
 from core.refusal import Refusal
@@ -71,9 +71,7 @@ def load_model(name: str, *, device: str | None = None, dtype: str | None = None
     chosen_dtype = choose_dtype(chosen_device, dtype)
     with closing(open_checkpoint(find_model(name))) as checkpoint, torch.inference_mode():
         config = replace(checkpoint.config, name=name) if name in (SMOLLM2, TINY) else checkpoint.config
-        transformer = Transformer(
-            config, checkpoint.tensor, device=chosen_device.torch_device, dtype=chosen_dtype
-        )
+        transformer = Transformer(config, checkpoint.tensor, device=chosen_device.torch_device, dtype=chosen_dtype)
         return LanguageModel(
             name=config.name,
             config=config,

@@ -2,7 +2,8 @@
 
 A decode step is a handful of matrix–vector products; how the matrix lies in memory decides whether the processor reads
 it at full speed. Measured on two AVX-512 cores, all products of SmolLM2-135M for one row, plain `F.linear` against
-the layouts below: fp32 44 → 25 ms, bf16 19 → 13 ms, fp16 8.7 → 9.9 ms, and for 64 rows fp16 451 → 136 ms. So on an x86 CPU:
+the layouts below: fp32 44 → 25 ms, bf16 19 → 13 ms, fp16 8.7 → 9.9 ms, and for 64 rows fp16 451 → 136 ms. So on an
+x86 CPU:
 
 * fp16 weights go into FBGEMM's layout and meet fp32 activations (nothing but the weights is rounded),
 * fp32 and bf16 weights go into oneDNN's blocked layout,

@@ -10,6 +10,7 @@ n_kv KV heads, d_h head width, g = h / n_kv.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -75,14 +76,14 @@ class Transformer:
 
         def norm(name: str) -> Tensor:
             weight = read(name).to(device, torch.float32)
-            return weight * weight.numel() ** 0.5  # see _norm
+            return weight * math.sqrt(weight.numel())  # see _norm
 
         self._inverse_frequencies, self._rotary_factor = inverse_frequencies(
             config.rope, config.head_dim, config.context_limit
         )
         self._inverse_frequencies = self._inverse_frequencies.to(device)
         self._norm_floor = {
-            width: torch.tensor((width * config.norm_eps) ** 0.5, device=device)
+            width: torch.tensor(math.sqrt(width * config.norm_eps), device=device)
             for width in (config.d_model, config.head_dim)
         }
         self.embedding = tensor(parameters.EMBEDDING)  # (vocab, d)
@@ -137,10 +138,12 @@ class Transformer:
             if caches is None:
                 attended = attend_within(queries, keys, values)
             else:
-                attended = torch.stack([
-                    attend(q, cache.write(index, k, v))
-                    for q, k, v, cache in zip(queries, keys, values, caches, strict=True)
-                ])
+                attended = torch.stack(
+                    [
+                        attend(q, cache.write(index, k, v))
+                        for q, k, v, cache in zip(queries, keys, values, caches, strict=True)
+                    ]
+                )
             x = x + layer.attention_out(attended.flatten(2))  # (B, n_new, h, d_h) → (B, n_new, d)
             x = x + self._mlp(layer, x)
         for cache in caches or ():
@@ -169,9 +172,7 @@ class Transformer:
         cos, sin = angles.cos() * self._rotary_factor, angles.sin() * self._rotary_factor
         return torch.cat([cos, cos], -1).unsqueeze(2), torch.cat([-sin, sin], -1).unsqueeze(2)
 
-    def _queries_keys_values(
-        self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _queries_keys_values(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries [B, n_new, h, d_h], rotated keys and plain values [B, n_new, n_kv, d_h] of new positions."""
         config = self.config
         h, n_kv, d_h = config.n_heads, config.n_kv_heads, config.head_dim

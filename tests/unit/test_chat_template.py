@@ -12,9 +12,9 @@ import pytest
 import tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from core.model.files.gguf_header import read_gguf_header
 from core.model.text import template_budget
 from core.model.text.chat_template import ChatTemplate, Message
-from core.model.files.gguf_header import read_gguf_header
 from core.model.text.tokenizer import Tokenizer
 from core.refusal import Refusal
 

@@ -17,8 +17,8 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
-from core.model.files.checkpoint import Checkpoint, open_checkpoint
 from core.model.config import RopeConfig
+from core.model.files.checkpoint import Checkpoint, open_checkpoint
 from core.model.parameters import parameter_shapes
 from core.refusal import Refusal
 from tests.checkpoints import permuted, random_model, save_gguf, vocabulary

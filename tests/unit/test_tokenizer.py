@@ -17,8 +17,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import TikTokenConverter
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX as QWEN2_PATTERN
 
-from core.model.text.character_tokenizer import CharacterTokenizer
 from core.model.files.gguf_header import read_gguf_header
+from core.model.text.character_tokenizer import CharacterTokenizer
 from core.model.text.tokenizer import Tokenizer
 from core.refusal import Refusal
 

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import torch
 
-from core.model.text.chat_template import ChatTemplate
 from core.model.config import ModelConfig
 from core.model.files.model_folder import readable
-from core.model.text.tokenizer import Tokenizer
 from core.model.files.weights_gguf import GGUFCheckpoint
 from core.model.files.weights_huggingface import HuggingFaceCheckpoint
+from core.model.text.chat_template import ChatTemplate
+from core.model.text.tokenizer import Tokenizer
 from core.refusal import Refusal
 
 _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.model.text.chat_template import ChatTemplate
 from core.model.files.end_tokens import gguf_end_tokens, huggingface_end_tokens
 from core.model.files.fields import Fields
 from core.model.files.model_folder import ModelFolder
+from core.model.text.chat_template import ChatTemplate
 from core.model.text.tokenizer import Tokenizer
 from core.refusal import Refusal
 

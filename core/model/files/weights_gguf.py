@@ -17,9 +17,9 @@ from core.model.config import ModelConfig
 from core.model.files.config_gguf import ROPE_DIVISORS, config_from_gguf, gguf_tensor_name
 from core.model.files.gguf_header import GGUFTensor, read_gguf_header
 from core.model.files.model_folder import readable
-from core.model.parameters import parameter_shapes
 from core.model.files.tensor_check import check_finite, check_tensors
 from core.model.files.text_side import gguf_text_side
+from core.model.parameters import parameter_shapes
 from core.refusal import Refusal
 
 Bytes = NDArray[np.uint8]

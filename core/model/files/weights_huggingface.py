@@ -15,9 +15,9 @@ from core.model.files.config_huggingface import config_from_huggingface
 from core.model.files.fields import shown
 from core.model.files.json_file import parse_json_object
 from core.model.files.model_folder import ModelFolder, readable
-from core.model.parameters import EMBEDDING, HEAD, parameter_shapes
 from core.model.files.tensor_check import check_finite, check_tensors
 from core.model.files.text_side import huggingface_text_side
+from core.model.parameters import EMBEDDING, HEAD, parameter_shapes
 from core.refusal import Refusal
 
 WHOLE = "model.safetensors"
