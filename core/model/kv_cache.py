@@ -26,9 +26,9 @@ class KVCache:
         self.config = config
         self.block_tokens = block_tokens
         self._n_tokens = 0
-        empty = torch.empty(2, config.n_kv_heads, 0, config.head_dim, dtype=dtype, device=device)
+        empty = torch.empty(2 * config.n_kv_heads, 0, config.head_dim, dtype=dtype, device=device)
         # One tensor a layer, so that growing needs room for one more layer, not for a second cache.
-        self._layers = [empty] * config.n_layers  # each (key or value, kv_head, position, head_dim)
+        self._layers = [empty] * config.n_layers  # each (n_kv key heads, then n_kv value heads; position; head_dim)
 
     @property
     def n_tokens(self) -> int:
@@ -38,7 +38,7 @@ class KVCache:
     @property
     def used_bytes(self) -> int:
         """Bytes of the tensors that hold the cached positions, summed over the layers as they are."""
-        return sum(layer[:, :, : self._n_tokens].nbytes for layer in self._layers)
+        return sum(layer[:, : self._n_tokens].nbytes for layer in self._layers)
 
     @property
     def reserved_bytes(self) -> int:
@@ -48,11 +48,15 @@ class KVCache:
     @property
     def reserved_tokens(self) -> int:
         """Positions that fit before the cache must grow."""
-        return self._layers[0].shape[2]
+        return self._layers[0].shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
         return self._layers[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self._layers[0].device
 
     def reserve(self, n_new: int) -> None:
         """Makes room for `n_new` more positions, in whole blocks, one layer after the other."""
@@ -61,21 +65,19 @@ class KVCache:
             return
         n_blocks = -(-needed // self.block_tokens)
         for index, old in enumerate(self._layers):
-            grown = old.new_empty(2, old.shape[1], n_blocks * self.block_tokens, old.shape[3])
-            grown[:, :, : self._n_tokens] = old[:, :, : self._n_tokens]
+            grown = old.new_empty(old.shape[0], n_blocks * self.block_tokens, old.shape[2])
+            grown[:, : self._n_tokens] = old[:, : self._n_tokens]
             self._layers[index] = grown
 
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> Tensor:
-        """Writes new keys and values [n_new, n_kv, d_h] of one layer behind the old ones.
+    def write(self, layer: int, keys_values: Tensor) -> Tensor:
+        """Writes new positions [n_new, 2·n_kv, d_h] of one layer, key heads before value heads, behind the old ones.
 
-        Returns the layer's keys and values, old and new, as a view [2, n_kv, n, d_h].
+        Returns all of the layer, old and new, as a view [2·n_kv, n, d_h].
         """
-        n_new = len(keys)
+        n_new = keys_values.shape[0]
         storage = self._layers[layer]
-        new_keys, new_values = storage.narrow(2, self._n_tokens, n_new).unbind()
-        new_keys.copy_(keys.transpose(0, 1))
-        new_values.copy_(values.transpose(0, 1))
-        return storage.narrow(2, 0, self._n_tokens + n_new)
+        storage.narrow(1, self._n_tokens, n_new).copy_(keys_values.transpose(0, 1))
+        return storage.narrow(1, 0, self._n_tokens + n_new)
 
     def commit(self, n_new: int) -> None:
         """Counts `n_new` positions as cached: every layer has written them."""
@@ -88,16 +90,18 @@ class KVCache:
         self._n_tokens = n_tokens
         n_blocks = -(-n_tokens // self.block_tokens)
         if n_blocks * self.block_tokens < self.reserved_tokens:
-            self._layers = [layer[:, :, : n_blocks * self.block_tokens].clone() for layer in self._layers]
+            self._layers = [layer[:, : n_blocks * self.block_tokens].clone() for layer in self._layers]
 
     def keys(self, layer: int) -> Tensor:
         """All cached keys of a layer, a view [n_kv, n, d_h]."""
-        return self._layers[layer][0, :, : self._n_tokens]
+        return self._layers[layer][: self.config.n_kv_heads, : self._n_tokens]
 
     def values(self, layer: int) -> Tensor:
         """All cached values of a layer, a view [n_kv, n, d_h]."""
-        return self._layers[layer][1, :, : self._n_tokens]
+        return self._layers[layer][self.config.n_kv_heads :, : self._n_tokens]
 
     def columns(self, start: int, end: int) -> Tensor:
         """Keys and values of positions start … end−1 in all layers: a copy [L, 2, n_kv, end − start, d_h]."""
-        return torch.stack([layer[:, :, start:end] for layer in self._layers])
+        stacked = torch.stack([layer[:, start:end] for layer in self._layers])  # (L, 2·n_kv, end − start, d_h)
+        n_heads, width = self.config.n_kv_heads, self.config.head_dim
+        return stacked.view(len(self._layers), 2, n_heads, end - start, width)

@@ -41,9 +41,10 @@ class Product(Protocol):
 class PlainProduct:
     """The matrix as an ordinary tensor [n_outputs, n_inputs]; differentiable, and visible to torch's FLOP counter."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-        self.n_bytes = weight.nbytes
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.weight = weight.to(dtype)
+        self.bias = None if bias is None else bias.to(dtype)
+        self.n_bytes = self.weight.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x.to(self.weight.dtype), self.weight, self.bias).to(x.dtype)
@@ -52,10 +53,10 @@ class PlainProduct:
 class HalfProduct:
     """fp16 weights in FBGEMM's layout, multiplied with fp32 activations and summed in fp32."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._packed = torch.fbgemm_pack_gemm_matrix_fp16(weight.float())
-        self._bias = torch.zeros(len(weight)) if bias is None else bias.float()
-        self.n_bytes = weight.numel() * torch.float16.itemsize
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float16) -> None:
+        self._packed = torch.fbgemm_pack_gemm_matrix_fp16(weight.float())  # FBGEMM rounds while it packs
+        self._bias = None if bias is None else bias.float()
+        self.n_bytes = weight.numel() * dtype.itemsize
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self._bias)
@@ -64,24 +65,24 @@ class HalfProduct:
 class BlockedProduct:
     """fp32 or bf16 weights in oneDNN's blocked layout."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, EXPECTED_ROWS)
-        self._bias, self._dtype = bias, weight.dtype
-        self.n_bytes = weight.nbytes
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), EXPECTED_ROWS)
+        self._bias, self._dtype = None if bias is None else bias.to(dtype), dtype
+        self.n_bytes = weight.numel() * dtype.itemsize
 
     def __call__(self, x: Tensor) -> Tensor:
         y = torch.ops.mkldnn._linear_pointwise(x.to(self._dtype), self._packed, self._bias, "none", [], "")
         return y.to(x.dtype)  # type: ignore[no-any-return]
 
 
-def pack(weight: Tensor, bias: Tensor | None = None) -> Product:
-    """The best layout for `weight` [n_outputs, n_inputs] (already in its dtype, on its device)."""
+def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
+    """The best layout for `weight` [n_outputs, n_inputs], on its device, rounded to `dtype`."""
     if weight.device.type == "cpu":
-        if weight.dtype == torch.float16 and has_half_product():
-            return HalfProduct(weight, bias)
-        if weight.dtype in (torch.float32, torch.bfloat16) and has_blocked_product(weight.dtype):
-            return BlockedProduct(weight, bias)
-    return PlainProduct(weight, bias)
+        if dtype == torch.float16 and has_half_product():
+            return HalfProduct(weight, bias, dtype)
+        if dtype in (torch.float32, torch.bfloat16) and has_blocked_product(dtype):
+            return BlockedProduct(weight, bias, dtype)
+    return PlainProduct(weight, bias, dtype)
 
 
 @cache
@@ -100,13 +101,13 @@ def has_blocked_product(dtype: torch.dtype) -> bool:
 
 def _works(product: type[HalfProduct] | type[BlockedProduct], dtype: torch.dtype) -> bool:
     """Tries the layout on a small matrix: it must run, and agree with the plain product."""
-    weight = torch.arange(48.0).reshape(6, 8).sub(20).div(64).to(dtype)
+    weight = torch.arange(48.0).reshape(6, 8).sub(20).div(64)
     x = torch.linspace(-1, 1, 8).reshape(1, 8)
     with warnings.catch_warnings():
         # torch says once a process that FBGEMM's operators will move; the version is pinned, and a torch without
         # them is found out right here.
         warnings.simplefilter("ignore")
         try:
-            return torch.allclose(product(weight, None)(x), PlainProduct(weight.float(), None)(x), atol=1e-2)
+            return torch.allclose(product(weight, None, dtype)(x), x @ weight.T, atol=1e-2)
         except (RuntimeError, AttributeError, NotImplementedError):
             return False

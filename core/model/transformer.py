@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.model import parameters
-from core.model.attention import attend, attend_within
+from core.model.attention import attend, attend_within, new_workspace
 from core.model.config import ModelConfig
 from core.model.kv_cache import KVCache
 from core.model.products import PlainProduct, Product, pack
@@ -69,10 +69,10 @@ class Transformer:
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
         self.activation_dtype = torch.float32 if device.type == "cpu" else dtype
-        make: Callable[..., Product] = pack if packed else PlainProduct
 
-        def tensor(name: str) -> Tensor:
-            return read(name).to(device, dtype)
+        def product(weight: Tensor, bias: Tensor | None = None) -> Product:
+            make = pack if packed else PlainProduct
+            return make(weight.to(device), None if bias is None else bias.to(device), dtype)
 
         def norm(name: str) -> Tensor:
             weight = read(name).to(device, torch.float32)
@@ -86,18 +86,24 @@ class Transformer:
             width: torch.tensor(math.sqrt(width * config.norm_eps), device=device)
             for width in (config.d_model, config.head_dim)
         }
-        self.embedding = tensor(parameters.EMBEDDING)  # (vocab, d)
-        self.layers = tuple(self._read_layer(layer, tensor, norm, make) for layer in range(config.n_layers))
+        table = read(parameters.EMBEDDING)
+        self.embedding = table.to(device, dtype)  # (vocab, d)
+        self.head = product(table if config.tied_head else read(parameters.HEAD))
+        del table  # before the layers are read: loading should not hold more than it must
+        self.layers = tuple(self._read_layer(layer, read, norm, product) for layer in range(config.n_layers))
         self.final_norm = norm(parameters.FINAL_NORM)
-        self.head = make(self.embedding if config.tied_head else tensor(parameters.HEAD), None)
 
     def _read_layer(
-        self, layer: int, tensor: Callable[[str], Tensor], norm: Callable[[str], Tensor], make: Callable[..., Product]
+        self,
+        layer: int,
+        read: Callable[[str], Tensor],
+        norm: Callable[[str], Tensor],
+        product: Callable[..., Product],
     ) -> Layer:
         config, prefix = self.config, parameters.layer_prefix(layer)
 
         def joined(*names: str) -> Tensor:
-            return torch.cat([tensor(prefix + name) for name in names])
+            return torch.cat([read(prefix + name) for name in names])
 
         qkv = joined("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
         bias = None
@@ -110,12 +116,12 @@ class Transformer:
             qk_norm = torch.cat([q_norm.expand(config.n_heads, -1), k_norm.expand(config.n_kv_heads, -1)])
         return Layer(
             attention_norm=norm(prefix + "input_layernorm.weight"),
-            qkv=make(qkv, bias),
+            qkv=product(qkv, bias),
             qk_norm=qk_norm,
-            attention_out=make(tensor(prefix + "self_attn.o_proj.weight"), None),
+            attention_out=product(read(prefix + "self_attn.o_proj.weight")),
             mlp_norm=norm(prefix + "post_attention_layernorm.weight"),
-            gate_up=make(joined("mlp.gate_proj.weight", "mlp.up_proj.weight"), None),
-            down=make(tensor(prefix + "mlp.down_proj.weight"), None),
+            gate_up=product(joined("mlp.gate_proj.weight", "mlp.up_proj.weight")),
+            down=product(read(prefix + "mlp.down_proj.weight")),
         )
 
     def hidden(self, ids: Tensor, caches: Sequence[KVCache] | None = None, probe: Probe | None = None) -> Tensor:
@@ -127,23 +133,22 @@ class Transformer:
         """
         n_new = ids.shape[1]
         starts = [0] * len(ids) if caches is None else [cache.n_tokens for cache in caches]
-        for cache in caches or ():
-            cache.reserve(n_new)
+        workspace = None
+        if caches:
+            workspace = new_workspace(caches, n_new, self.activation_dtype)
+            for cache in caches:
+                cache.reserve(n_new)
         cos, sin = self._rotations(starts, n_new)  # (B, n_new, 1, d_h) each
         x = self.embedding[ids].to(self.activation_dtype)  # (B, n_new, d)
         for index, layer in enumerate(self.layers):
-            queries, keys, values = self._queries_keys_values(layer, x, cos, sin)
+            queries, keys_values = self._queries_keys_values(layer, x, cos, sin)
             if probe is not None:
                 probe.saw_queries(index, queries)
             if caches is None:
-                attended = attend_within(queries, keys, values)
+                attended = attend_within(queries, keys_values)
             else:
-                attended = torch.stack(
-                    [
-                        attend(q, cache.write(index, k, v))
-                        for q, k, v, cache in zip(queries, keys, values, caches, strict=True)
-                    ]
-                )
+                rows = zip(queries, keys_values, caches, strict=True)
+                attended = torch.stack([attend(q, cache.write(index, kv), workspace) for q, kv, cache in rows])
             x = x + layer.attention_out(attended.flatten(2))  # (B, n_new, h, d_h) → (B, n_new, d)
             x = x + self._mlp(layer, x)
         for cache in caches or ():
@@ -172,21 +177,21 @@ class Transformer:
         cos, sin = angles.cos() * self._rotary_factor, angles.sin() * self._rotary_factor
         return torch.cat([cos, cos], -1).unsqueeze(2), torch.cat([-sin, sin], -1).unsqueeze(2)
 
-    def _queries_keys_values(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries [B, n_new, h, d_h], rotated keys and plain values [B, n_new, n_kv, d_h] of new positions."""
-        config = self.config
-        h, n_kv, d_h = config.n_heads, config.n_kv_heads, config.head_dim
+    def _queries_keys_values(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotated queries [B, n_new, h, d_h], and rotated keys before plain values [B, n_new, 2·n_kv, d_h]."""
+        h, n_kv, d_h = self.config.n_heads, self.config.n_kv_heads, self.config.head_dim
         heads = layer.qkv(self._norm(x, layer.attention_norm)).view(*x.shape[:2], h + 2 * n_kv, d_h)
-        rotated, values = heads.split((h + n_kv, n_kv), 2)
+        rotated = heads.narrow(2, 0, h + n_kv)  # queries and keys turn in place, values stay
         if layer.qk_norm is not None:
-            rotated = self._norm(rotated, layer.qk_norm)
+            rotated.copy_(self._norm(rotated, layer.qk_norm))
         # Element i turns together with element i + d_h/2: rolling by half a head brings each next to its partner.
-        rotated = torch.addcmul(rotated * cos, rotated.roll(d_h // 2, -1), sin).to(values.dtype)
-        queries, keys = rotated.split((h, n_kv), 2)
-        return queries, keys, values
+        partners = rotated.roll(d_h // 2, -1)
+        rotated.mul_(cos).addcmul_(partners, sin)
+        return heads.narrow(2, 0, h), heads.narrow(2, h, 2 * n_kv)
 
     def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
-        gate, up = layer.gate_up(self._norm(x, layer.mlp_norm)).chunk(2, -1)  # (B, n_new, d_ff) each
+        gate_up = layer.gate_up(self._norm(x, layer.mlp_norm))  # (B, n_new, 2·d_ff)
+        gate, up = gate_up.split_with_sizes((self.config.d_ff, self.config.d_ff), -1)
         return layer.down(F.silu(gate) * up)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
