@@ -7,6 +7,7 @@ them. (torch's own `is_causal` aligns to the beginning, which is wrong as soon a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import torch
 import torch.nn.functional as F
@@ -19,12 +20,12 @@ def attend(queries: Tensor, keys_values: Tensor, workspace: Tensor | None = None
     """Causal attention of one sequence: queries [n_new, h, d_h] over a layer's keys, then values [2·n_kv, n, d_h].
 
     Returns [n_new, h, d_h], for each query head the values it gathered. A cache in another dtype than the queries is
-    converted into `workspace` (see `new_workspace`), where it is read from.
+    converted into `workspace` (see `new_workspaces`), where it is read from.
     """
     n_new, n = queries.shape[0], keys_values.shape[1]
     n_kv = keys_values.shape[0] // 2
     if workspace is not None:
-        keys_values = workspace.narrow(0, 0, keys_values.numel()).view(keys_values.shape).copy_(keys_values)
+        keys_values = workspace.copy_(keys_values)
     keys, values = keys_values.split_with_sizes((n_kv, n_kv))  # (n_kv, n, d_h) each
     if n_new == 1:
         return _attend_one(queries, keys, values)
@@ -40,18 +41,20 @@ def attend(queries: Tensor, keys_values: Tensor, workspace: Tensor | None = None
     return attended[0].transpose(0, 1)
 
 
-def new_workspace(caches: Sequence[KVCache], n_new: int, dtype: torch.dtype) -> Tensor | None:
-    """Room to convert one layer of the longest cache to `dtype`, for one pass; None where the cache has that dtype.
+def new_workspaces(caches: Sequence[KVCache], n_new: int, dtype: torch.dtype) -> list[Tensor | None]:
+    """For each cache room [2·n_kv, n, d_h] to convert one layer of it to `dtype`, for one pass; None where it has that
+    dtype.
 
     Half-precision caches are read as fp32 on a CPU: the half-precision products there are several times slower than
-    the conversion (n = 512, SmolLM2: 234 against 68 µs a layer). One room for all layers, because from 128 KiB on every
-    new one is a fresh mapping whose pages fault in: 39 µs a layer instead of 4.
+    the conversion (n = 512, SmolLM2: 234 against 68 µs a layer). All layers, and all caches in turn, use the same room:
+    from 128 KiB on a new one is a fresh mapping whose pages fault in, 39 µs a layer instead of 4.
     """
-    if caches[0].dtype == dtype:
-        return None
-    config = caches[0].config
-    longest = max(cache.n_tokens for cache in caches) + n_new
-    return torch.empty(2 * config.kv_width * longest, dtype=dtype, device=caches[0].device)
+    needed = [cache.dtype != dtype for cache in caches]
+    if not any(needed):
+        return [None] * len(caches)
+    shapes = [(2 * c.config.n_kv_heads, c.n_tokens + n_new, c.config.head_dim) for c in caches]
+    room = torch.empty(max(map(prod, shapes)), dtype=dtype, device=caches[0].device)
+    return [room[: prod(shape)].view(shape) if need else None for need, shape in zip(needed, shapes, strict=True)]
 
 
 def _attend_one(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -67,12 +67,13 @@ class BlockedProduct:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), EXPECTED_ROWS)
+        self._multiply = torch.ops.mkldnn._linear_pointwise.default
         self._bias, self._dtype = None if bias is None else bias.to(dtype), dtype
         self.n_bytes = weight.numel() * dtype.itemsize
 
     def __call__(self, x: Tensor) -> Tensor:
-        y = torch.ops.mkldnn._linear_pointwise(x.to(self._dtype), self._packed, self._bias, "none", [], "")
-        return y.to(x.dtype)  # type: ignore[no-any-return]
+        y: Tensor = self._multiply(x.to(self._dtype), self._packed, self._bias, "none", [], "")
+        return y.to(x.dtype)
 
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.model import parameters
-from core.model.attention import attend, attend_within, new_workspace
+from core.model.attention import attend, attend_within, new_workspaces
 from core.model.config import ModelConfig
 from core.model.kv_cache import KVCache
 from core.model.products import PlainProduct, Product, pack
@@ -133,12 +133,10 @@ class Transformer:
         """
         n_new = ids.shape[1]
         starts = [0] * len(ids) if caches is None else [cache.n_tokens for cache in caches]
-        workspace = None
-        if caches:
-            workspace = new_workspace(caches, n_new, self.activation_dtype)
-            for cache in caches:
-                cache.reserve(n_new)
-        cos, sin = self._rotations(starts, n_new)  # (B, n_new, 1, d_h) each
+        for cache in caches or ():
+            cache.reserve(n_new)
+        workspaces = new_workspaces(caches or (), n_new, self.activation_dtype)
+        cos, sin = self._rotations(starts, n_new)  # (B, n_new, 1, 2, d_h/2) each
         x = self.embedding[ids].to(self.activation_dtype)  # (B, n_new, d)
         for index, layer in enumerate(self.layers):
             queries, keys_values = self._queries_keys_values(layer, x, cos, sin)
@@ -147,8 +145,9 @@ class Transformer:
             if caches is None:
                 attended = attend_within(queries, keys_values)
             else:
-                rows = zip(queries, keys_values, caches, strict=True)
-                attended = torch.stack([attend(q, cache.write(index, kv), workspace) for q, kv, cache in rows])
+                rows = zip(queries.unbind(), keys_values.unbind(), caches, workspaces, strict=True)
+                of_rows = [attend(q, cache.write(index, kv), workspace) for q, kv, cache, workspace in rows]
+                attended = torch.stack(of_rows) if len(of_rows) > 1 else of_rows[0].unsqueeze(0)
             x = x + layer.attention_out(attended.flatten(2))  # (B, n_new, h, d_h) → (B, n_new, d)
             x = x + self._mlp(layer, x)
         for cache in caches or ():
@@ -170,23 +169,25 @@ class Transformer:
         return KVCache(self.config, dtype=self.dtype, device=self.device)
 
     def _rotations(self, starts: Sequence[int], n_new: int) -> tuple[Tensor, Tensor]:
-        """Cosine and signed sine [B, n_new, 1, d_h] of each new position's angles, in fp32."""
+        """Cosine and signed sine [B, n_new, 1, 2, d_h/2] of each new position's angles, in fp32."""
         offsets = torch.arange(n_new, device=self.device)
         positions = torch.tensor(starts, device=self.device)[:, None] + offsets  # (B, n_new)
         angles = positions[..., None] * self._inverse_frequencies  # (B, n_new, d_h/2)
         cos, sin = angles.cos() * self._rotary_factor, angles.sin() * self._rotary_factor
-        return torch.cat([cos, cos], -1).unsqueeze(2), torch.cat([-sin, sin], -1).unsqueeze(2)
+        return torch.stack([cos, cos], -2).unsqueeze(2), torch.stack([-sin, sin], -2).unsqueeze(2)
 
     def _queries_keys_values(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Rotated queries [B, n_new, h, d_h], and rotated keys before plain values [B, n_new, 2·n_kv, d_h]."""
         h, n_kv, d_h = self.config.n_heads, self.config.n_kv_heads, self.config.head_dim
-        heads = layer.qkv(self._norm(x, layer.attention_norm)).view(*x.shape[:2], h + 2 * n_kv, d_h)
-        rotated = heads.narrow(2, 0, h + n_kv)  # queries and keys turn in place, values stay
+        qkv = layer.qkv(self._norm(x, layer.attention_norm))
+        heads = qkv.view(*x.shape[:2], h + 2 * n_kv, d_h)
         if layer.qk_norm is not None:
-            rotated.copy_(self._norm(rotated, layer.qk_norm))
-        # Element i turns together with element i + d_h/2: rolling by half a head brings each next to its partner.
-        partners = rotated.roll(d_h // 2, -1)
-        rotated.mul_(cos).addcmul_(partners, sin)
+            turning = heads.narrow(2, 0, h + n_kv)
+            turning.copy_(self._norm(turning, layer.qk_norm))
+        # Queries and keys turn in place, values stay. Element i turns together with element i + d_h/2.
+        halves = qkv.view(*x.shape[:2], h + 2 * n_kv, 2, d_h // 2).narrow(2, 0, h + n_kv)
+        partners = halves.flip(3)
+        halves.mul_(cos).addcmul_(partners, sin)
         return heads.narrow(2, 0, h), heads.narrow(2, h, 2 * n_kv)
 
     def _mlp(self, layer: Layer, x: Tensor) -> Tensor:

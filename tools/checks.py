@@ -1,0 +1,40 @@
+"""`make test`: the linter, the formatter, the type checker and all tests; each runs, whatever the others say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tools import chromium
+
+BEFORE_THE_TESTS = {
+    "ruff check": ("ruff", "check", "."),
+    "ruff format": ("ruff", "format", "--check", "."),
+    "mypy": ("mypy",),
+}
+FAILED = 2
+
+
+def check(python: Path, root: Path) -> int:
+    """Runs everything, the tests last, and says what failed after their closing line."""
+    browser = chromium.find_or_install(python)
+    failed = [name for name, arguments in BEFORE_THE_TESTS.items() if _status(python, root, arguments)]
+    tests = ("pytest",) if browser else ("pytest", "-m", "not browser")
+    status = _status(python, root, tests, {"TBT_CHROMIUM": browser})
+
+    if failed:
+        _complain(f"{', '.join(failed)} failed: what it found is printed above the tests.")
+    if not browser:
+        _complain(chromium.HOW_TO_GET_ONE)
+    return status or (FAILED if failed or not browser else 0)
+
+
+def _status(python: Path, root: Path, arguments: tuple[str, ...], settings: dict[str, str] | None = None) -> int:
+    command = [str(python), "-m", *arguments]
+    return subprocess.run(command, cwd=root, env={**os.environ, **(settings or {})}).returncode
+
+
+def _complain(sentence: str) -> None:
+    print(f"make test: {sentence}", file=sys.stderr, flush=True)
