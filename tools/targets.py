@@ -27,7 +27,7 @@ def carry_out(target: str) -> int:
         return checks.check(environment.python, ROOT)
     if target == "bench":
         prepare(environment, target, for_development=True)
-        command = [environment.python, "-m", "tests.bench"]
+        command = [str(environment.python), "-m", "tests.bench"]
         return subprocess.run(command, cwd=ROOT, env=LARGE_PAGES | os.environ).returncode
     with environment.lock():
         environment.remove()

@@ -14,6 +14,7 @@ import torch
 from core.model.config import ModelConfig
 from core.model.device import DTYPE_NAMES, Device, choose_device, choose_dtype
 from core.model.files.checkpoint import open_checkpoint
+from core.model.products import n_torch_threads
 from core.model.text.chat_template import ChatTemplate, Message
 from core.model.text.tokenizer import Tokenizer
 from core.model.transformer import Transformer
@@ -64,11 +65,14 @@ class LanguageModel:
 def load_model(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
     """The model called `name`: "smollm2", "tiny", one in the operator's folder TBT_MODELS, or a path.
 
-    `device` and `dtype` as in `choose_device` and `choose_dtype`. Raises Refusal with the reason when there is no such
+    `device` and `dtype` as in `choose_device` and `choose_dtype`; on a CPU torch's thread count is set to what suits
+    the dtype. Raises Refusal with the reason when there is no such
     model or it cannot be loaded; nothing half-loaded remains.
     """
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(chosen_device, dtype)
+    if chosen_device.kind == "cpu":
+        torch.set_num_threads(n_torch_threads(chosen_dtype))
     with closing(open_checkpoint(find_model(name))) as checkpoint, torch.inference_mode():
         config = replace(checkpoint.config, name=name) if name in (SMOLLM2, TINY) else checkpoint.config
         transformer = Transformer(config, checkpoint.tensor, device=chosen_device.torch_device, dtype=chosen_dtype)
