@@ -1,0 +1,1 @@
+"""The chapters, one a file, and the frame around them."""

@@ -1,0 +1,54 @@
+"""What runs here: everything asked of the models and the machine, nothing typed in."""
+
+from __future__ import annotations
+
+import torch
+
+from core.estimate.parameters import n_params
+from core.model.load import LanguageModel
+from pages.shared.html import Html, fill, join
+from pages.shared.language import t
+from pages.shared.numbers import binary_bytes, count
+
+
+def machine_line(model: LanguageModel) -> str:
+    """dtype, device and, on a CPU, threads: "f16 · CPU, 2 threads"."""
+    kind = model.device.kind.upper()
+    threads = f", {t('threads', count=torch.get_num_threads())}" if model.device.kind == "cpu" else ""
+    return f"{model.dtype_name} · {kind}{threads}"
+
+
+def model_table(models: list[LanguageModel]) -> Html:
+    """One column of facts a model."""
+    rows: dict[str, list[object]] = {
+        "fact_model": [model.name for model in models],
+        "fact_architecture": [model.config.architecture for model in models],
+        "fact_params": [count(n_params(model.config)) for model in models],
+        "fact_weights": [binary_bytes(model.transformer.product_bytes) for model in models],
+        "fact_shape": [_shape(model) for model in models],
+        "fact_context": [count(model.config.context_limit) for model in models],
+        "fact_machine": [machine_line(model) for model in models],
+    }
+    lines = [
+        fill(
+            '<tr><th scope="row">{name}</th>{cells}</tr>',
+            name=t(key),
+            cells=join(fill("<td>{value}</td>", value=value) for value in values),
+        )
+        for key, values in rows.items()
+    ]
+    return fill(
+        '<div class="tbt-scroll"><table class="tbt-facts"><tbody>{lines}</tbody></table></div>', lines=join(lines)
+    )
+
+
+def _shape(model: LanguageModel) -> Html:
+    config = model.config
+    return fill(
+        "L={layers} · d={width} · h={heads} · n<sub>kv</sub>={kv_heads} · d<sub>h</sub>={head_dim}",
+        layers=config.n_layers,
+        width=config.d_model,
+        heads=config.n_heads,
+        kv_heads=config.n_kv_heads,
+        head_dim=config.head_dim,
+    )

@@ -1,0 +1,51 @@
+"""Numbers at the rim: base units come in, a reader's units go out."""
+
+from __future__ import annotations
+
+MINUS = "−"
+
+
+def count(value: int) -> str:
+    """A whole number with separators: 1,082,880."""
+    return f"{value:,}".replace("-", MINUS)
+
+
+def scaled(value: float) -> str:
+    """Three significant figures and a decimal prefix: 9.77 G."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        # 999.5 would be written as 1000 of this prefix
+        if abs(value) < 999.5 or prefix == "P":
+            break
+        value /= 1000
+    digits = max(0, 2 - len(str(int(abs(value)))) + 1) if prefix else 0
+    return f"{value:.{digits}f} {prefix}".strip()
+
+
+def binary_bytes(value: int) -> str:
+    """Bytes with a binary prefix: 1.03 MiB."""
+    size, unit = float(value), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{value} B" if unit == "B" else f"{size:.{2 if size < 10 else 1}f} {unit}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration: 14.2 ms, 0.31 ms, 2.41 s."""
+    ms = seconds * 1000
+    if ms >= 1000:
+        return f"{seconds:.2f} s"
+    return f"{ms:.0f} ms" if ms >= 99.95 else f"{ms:.1f} ms" if ms >= 9.995 else f"{ms:.2f} ms"
+
+
+def percent(share: float) -> str:
+    """A share of one: 41%, 6.2%, 0.3%."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{share * 100:.1f}%" if share >= 0.001 else "< 0.1%"
+
+
+def gap_percent(value: int, exact: int) -> str:
+    """How far `value` is off: +7.9%, −0.04%, 0%."""
+    off = 100 * (value - exact) / exact
+    digits = 1 if abs(off) >= 0.1 else 3
+    return "0%" if value == exact else f"{off:+.{digits}f}%".replace("-", MINUS)

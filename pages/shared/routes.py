@@ -1,0 +1,48 @@
+"""The routes under /api. Streamlit answers a path that it does not know with 200 and a page; these answer in JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from pages.shared.resources import shelf
+from pages.shared.shelf import REAL_MODEL, SMALL_MODEL, Shelf
+
+ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def api_routes(base_path: str) -> list[Route]:
+    """All routes, under the path the operator serves the app from: Streamlit mounts only its own there."""
+    base = f"/{base_path.strip('/')}".rstrip("/")
+    return [
+        Route(f"{base}/api/ready", ready, methods=["GET"]),
+        Route(f"{base}/api/{{path:path}}", unknown, methods=ALL_METHODS),
+        Route(f"{base}/api", unknown, methods=ALL_METHODS),
+    ]
+
+
+async def ready(_request: Request) -> JSONResponse:
+    """200 when a model can answer, 503 while none can."""
+    content = readiness(shelf())
+    return JSONResponse(content, status_code=200 if content["ready"] else 503, headers={"Cache-Control": "no-store"})
+
+
+async def unknown(request: Request) -> JSONResponse:
+    """404 for everything else."""
+    return JSONResponse({"error": "There is no such route."}, status_code=404)
+
+
+def readiness(models: Shelf) -> dict[str, Any]:
+    """What is loaded, what is still loading, and what is missing, with the reason."""
+    missing = {name: models.problem(name) for name in (REAL_MODEL, SMALL_MODEL)}
+    usable, loading = models.usable, models.loading
+    return {
+        "ready": bool(usable) and not loading,
+        "loading": loading,
+        "models": usable,
+        "serving": usable[0] if usable else None,
+        "missing": {name: str(problem) for name, problem in missing.items() if problem},
+    }

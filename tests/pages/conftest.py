@@ -1,0 +1,42 @@
+"""The pages as a visitor meets them: through the frame, with the real models of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import visit
+from pages.shared.resources import shelf
+
+FRAME = Path(__file__).resolve().parents[2] / "pages" / "frame.py"
+PREFILL_AND_DECODE = "1_prefill_and_decode.py"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_loaded() -> None:
+    shelf().wait_until_started()
+
+
+@pytest.fixture(autouse=True)
+def every_click_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test clicks faster than a hand does."""
+    monkeypatch.setattr(visit, "DOUBLE_CLICK_SECONDS", 0.0)
+
+
+@pytest.fixture
+def open_page() -> Callable[..., AppTest]:
+    """Opens a page in a session of its own: `open_page("en")`, `open_page("zh", "0_home.py")`."""
+
+    def opened(language: str, page: str = PREFILL_AND_DECODE) -> AppTest:
+        session = AppTest.from_file(str(FRAME), default_timeout=120)
+        session.query_params["lang"] = language
+        session.run()
+        if page != "0_home.py":
+            session.switch_page(page).run()
+        assert not session.exception
+        return session
+
+    return opened

@@ -1,0 +1,47 @@
+"""Home and the frame in both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.estimate.parameters import n_params
+from core.words import LANGUAGES, catalogue, sentence
+from pages.shared.resources import shelf
+from tests.pages.screen import html, text
+
+OpenPage = Callable[..., AppTest]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_home_says_what_runs_here(open_page: OpenPage, language: str) -> None:
+    session = open_page(language, "0_home.py")
+    shown = text(session)
+    assert sentence("pages.question_home", language) in shown
+    for model in shelf().loaded:
+        assert model.name in shown and f"{n_params(model.config):,}" in shown
+    assert session.query_params["lang"] in (language, [language])
+    assert f"documentElement.lang = '{'zh-CN' if language == 'zh' else 'en'}'" in html(session)
+
+
+def test_a_wrong_language_in_the_link_falls_back(open_page: OpenPage) -> None:
+    session = open_page("<b>", "0_home.py")
+    assert session.session_state["language"] in LANGUAGES
+
+
+def test_no_sentence_of_ours_could_become_a_formula() -> None:
+    for language in LANGUAGES:
+        for key, words in catalogue(language).items():
+            assert "$" not in words, key
+
+
+def test_both_languages_have_the_same_keys_and_placeholders() -> None:
+    import string
+
+    zh, en = (catalogue(language) for language in LANGUAGES)
+    assert zh.keys() == en.keys()
+    for key in zh:
+        fields = [{field for _, field, _, _ in string.Formatter().parse(words[key]) if field} for words in (zh, en)]
+        assert fields[0] == fields[1], key

@@ -1,0 +1,104 @@
+"""app.py as a server: under streamlit's own start with a base path, and under a plain ASGI server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from streamlit import config
+
+import app
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def serving(*command: str) -> Iterator[str]:
+    """Starts `python -m command` with {port} filled in; ends it by its process id."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    arguments = [sys.executable, "-m", *(part.replace("{port}", port) for part in command)]
+    environment = {**os.environ, "TBT_DTYPE": "f32"}
+    process = subprocess.Popen(
+        arguments, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def answer(url: str, seconds: float = 60) -> tuple[int, bytes]:
+    """Status and body, as soon as the server listens."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+        except (urllib.error.URLError, ConnectionError):
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("base", "command"),
+    [
+        ("", ("uvicorn", "app:app", "--port", "{port}")),
+        ("/lab", ("streamlit", "run", "app.py", "--server.port={port}", "--server.baseUrlPath=lab")),
+    ],
+)
+def test_routes_and_pages_answer_while_models_load(base: str, command: tuple[str, ...]) -> None:
+    with serving(*command) as address:
+        status, body = answer(f"{address}{base}/api/ready")
+        assert status in (200, 503) and set(json.loads(body)) >= {"ready", "loading", "models", "serving", "missing"}
+        status, body = answer(f"{address}{base}/api/unknown")
+        assert status == 404 and json.loads(body)["error"]
+        status, body = answer(f"{address}{base}/prefill_and_decode")
+        assert status == 200 and b"<html" in body
+        assert answer(f"{address}{base}/_stcore/health")[0] == 200
+
+
+def test_the_lifespan_yields_at_once_and_keeps_the_collector_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Models:
+        stopped = started_at = 0.0
+
+        def wait_until_started(self) -> None:
+            time.sleep(0.2)
+
+        def stop(self) -> None:
+            self.stopped = time.monotonic()
+
+    models = Models()
+    monkeypatch.setattr(app, "shelf", lambda: models)
+    config.set_option("runner.postScriptGC", True)
+
+    async def live() -> None:
+        began = time.monotonic()
+        async with app.lifespan(app.app):
+            assert time.monotonic() - began < 0.1
+            assert config.get_option("runner.postScriptGC") is False
+            frozen = gc.get_freeze_count()
+            await asyncio.sleep(0.6)
+            assert gc.get_freeze_count() > frozen
+
+    try:
+        asyncio.run(live())
+    finally:
+        gc.unfreeze()
+    assert models.stopped
