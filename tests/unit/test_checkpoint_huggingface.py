@@ -165,13 +165,23 @@ def test_text_side(folder: Path) -> None:
 
 
 def test_chat_template_file_comes_before_the_setting(folder: Path) -> None:
-    (folder / "chat_template.jinja").write_text("{{ nothing is closed", encoding="utf-8")
-    refused(folder)
+    (folder / "chat_template.jinja").write_text("{{ 'from the file' }}", encoding="utf-8")
+    change(folder, "tokenizer_config.json", chat_template="{{ 'from the setting' }}")
+    template = open_checkpoint(folder).chat_template
+    assert template is not None and template.render([]) == "from the file"
     (folder / "chat_template.jinja").unlink()
     change(folder, "tokenizer_config.json", chat_template=[{"name": "default", "template": "{{ messages }}"}])
     assert open_checkpoint(folder).chat_template is not None
     change(folder, "tokenizer_config.json", chat_template=None)
     assert open_checkpoint(folder).chat_template is None
+
+
+def test_model_with_an_unusable_chat_template_opens_for_raw_prompts(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ nothing is closed", encoding="utf-8")
+    template = open_checkpoint(folder).chat_template
+    assert template is not None
+    with pytest.raises(Refusal, match="raw prompt"):
+        template.render([])
 
 
 def test_a_tokenizer_of_characters(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from core.model.files.end_tokens import gguf_end_tokens, huggingface_end_tokens
 from core.model.files.fields import Fields
 from core.model.files.model_folder import ModelFolder
-from core.model.text.chat_template import ChatTemplate
+from core.model.text.chat_template import ChatTemplate, UnusableTemplate
 from core.model.text.tokenizer import Tokenizer
 from core.refusal import Refusal
 
@@ -69,7 +69,10 @@ def _chat_template(source: str | None, tokenizer: Tokenizer) -> ChatTemplate | N
     if source is None:
         return None
     start, end = tokenizer.token_name(tokenizer.start_token_id), tokenizer.token_name(tokenizer.end_token_id)
-    return ChatTemplate(source, start_token=start, end_token=end)
+    try:
+        return ChatTemplate(source, start_token=start, end_token=end)
+    except Refusal as refusal:
+        return UnusableTemplate(refusal)
 
 
 def _template_source(folder: ModelFolder, settings: Mapping[str, Any]) -> str | None:

@@ -62,6 +62,17 @@ class ChatTemplate:
         return text
 
 
+class UnusableTemplate(ChatTemplate):
+    """Stands for a template that cannot be used: the model runs on raw prompts, and a conversation is told why not."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        """Raises the Refusal that the template met when the model was opened."""
+        raise self._refusal
+
+
 def _refuse(problem: Exception) -> NoReturn:
     """One sentence for whatever went wrong inside a template. jinja2's own words name no file of this machine."""
     if isinstance(problem, Refusal):
