@@ -39,7 +39,7 @@ def trace_json(model: LanguageModel, trace: Trace) -> dict[str, Any]:
         "prompt_ids": list(trace.prompt_ids),
         "output_ids": list(trace.output_ids),
         "text": trace.text,
-        "stopped": trace.stopped,
+        "stopped": str(trace.stopped) if trace.stopped else None,
         "ttft_s": trace.time_to_first_token_s,
         "tpot_s": trace.time_per_output_token_s,
         "steps": [step_json(event) for event in trace.steps],

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from core.engine.recorder import RecordConfig, attention_row
-from core.engine.trace import AttentionRow, StepEvent, Trace
+from core.engine.trace import AttentionRow, StepEvent, Stop, StopKind, Trace
 from core.model.kv_cache import KVCache
 from core.model.load import LanguageModel
 from core.model.sampling import SamplingConfig
 from core.model.text.text_stream import TextStream
 from core.refusal import Refusal
-
-LENGTH = "length"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +66,16 @@ class Run:
         return [*self.prompt_ids, *self.output_ids]
 
     @property
-    def stopped(self) -> str | None:
-        """Why no further token will come: "end token 2", "length", "context limit 8192"; None while one can."""
+    def stopped(self) -> Stop | None:
+        """Why no further token will come; None while one can."""
         if not self.steps:
             return None
         if self.output_ids and self.output_ids[-1] in self.model.end_token_ids:
-            return f"end token {self.output_ids[-1]}"
+            return Stop(StopKind.END_TOKEN, self.output_ids[-1])
         if len(self.output_ids) >= self.config.max_new:
-            return LENGTH
+            return Stop(StopKind.LENGTH)
         limit = self.model.config.context_limit
-        return f"context limit {limit}" if len(self.prompt_ids) + len(self.output_ids) > limit else None
+        return Stop(StopKind.CONTEXT_LIMIT, limit) if len(self.ids) > limit else None
 
     @property
     def trace(self) -> Trace:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from core.engine.recorder import Recorder
-from core.engine.run import Run
-from core.engine.trace import Phase, Sampled, StepEvent
+from core.engine.run import Run, RunConfig
+from core.engine.trace import Phase, Sampled, StepEvent, Trace
 from core.estimate.flops import (
     attended_pairs,
     decode_flops_chapter,
@@ -84,6 +84,23 @@ def generate(model: LanguageModel, run: Run, should_stop: Callable[[], bool] = l
     """Steps a run until it stops by itself or `should_stop` says so between two steps."""
     while run.stopped is None and not should_stop():
         yield from step(model, [run])
+
+
+def restore(model: LanguageModel, config: RunConfig, trace: Trace) -> Run:
+    """A run as its record left it, though its cache is gone: one prefill over all positions that were in it.
+
+    The pass is no step of the run and leaves no record. The next step gives what it would have given.
+    """
+    run = Run(model, list(trace.prompt_ids), config, tokenising_seconds=trace.tokenising_seconds)
+    for token_id in trace.output_ids:
+        run.push_token(token_id)
+    run.steps.extend(trace.steps)
+    if run.cache is not None and trace.steps:
+        n_cached = sum(event.new_positions for event in trace.steps)
+        with torch.inference_mode():
+            ids = torch.tensor([run.ids[:n_cached]], device=model.device.torch_device)  # (1, n)
+            model.transformer.hidden(ids, [run.cache])
+    return run
 
 
 def _next_step(run: Run) -> Callable[[LanguageModel, Sequence[Run]], list[StepEvent]]:

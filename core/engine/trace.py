@@ -22,6 +22,26 @@ class Phase(StrEnum):
     RECOMPUTE = "recompute"
 
 
+class StopKind(StrEnum):
+    """Why a run ends."""
+
+    END_TOKEN = "end token"
+    LENGTH = "length"
+    CONTEXT_LIMIT = "context limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of a run: an end token (`value` its id), the length asked for, or the full context (`value` its size)."""
+
+    kind: StopKind
+    value: int | None = None
+
+    def __str__(self) -> str:
+        """ "end token 2", "length", "context limit 8192"."""
+        return str(self.kind) if self.value is None else f"{self.kind} {self.value}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionRow:
     """How strongly the newest position looked at each of the n positions, in one layer. Read-only fp32 [n], sum 1."""
@@ -115,7 +135,7 @@ class Trace:
     prompt_ids: tuple[int, ...]
     steps: tuple[StepEvent, ...]
     text: str
-    stopped: str | None
+    stopped: Stop | None
     tokenising_seconds: float = 0.0
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -36,6 +37,17 @@ class Device:
             torch.cuda.synchronize(self.torch_device)
         elif self.kind == "mps":
             torch.mps.synchronize()
+
+    def free_memory_bytes(self) -> int | None:
+        """Bytes a model could still take on the device; None where the system does not say."""
+        if self.kind == "cuda":
+            return torch.cuda.mem_get_info(self.torch_device)[0]
+        try:
+            lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        except OSError:
+            return None
+        kibibytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+        return None if kibibytes is None else kibibytes * 1024
 
     def reset_peak_memory(self) -> None:
         """Starts a new peak; only CUDA keeps one."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from core.estimate.parameters import n_params
 from core.model.config import ModelConfig
 from core.model.device import DTYPE_NAMES, Device, choose_device, choose_dtype
 from core.model.files.checkpoint import open_checkpoint
@@ -75,6 +76,9 @@ def load_model(name: str, *, device: str | None = None, dtype: str | None = None
         torch.set_num_threads(n_torch_threads(chosen_dtype))
     with closing(open_checkpoint(find_model(name))) as checkpoint, torch.inference_mode():
         config = replace(checkpoint.config, name=name) if name in (SMOLLM2, TINY) else checkpoint.config
+        needed, free = n_params(config) * chosen_dtype.itemsize, chosen_device.free_memory_bytes()
+        if free is not None and needed > free:
+            raise Refusal("engine.model_too_large", name=config.name, needed=needed / 2**30, free=free / 2**30)
         transformer = Transformer(config, checkpoint.tensor, device=chosen_device.torch_device, dtype=chosen_dtype)
         return LanguageModel(
             name=config.name,

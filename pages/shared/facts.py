@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import torch
-
 from core.estimate.parameters import n_params
 from core.model.load import LanguageModel
+from core.model.products import available_cores
 from pages.shared.html import Html, fill, join
 from pages.shared.language import t
 from pages.shared.numbers import binary_bytes, count
 
 
 def machine_line(model: LanguageModel) -> str:
-    """dtype, device and, on a CPU, threads: "f16 · CPU, 2 threads"."""
+    """dtype, device and, on a CPU, how many cores the model may use: "f16 · CPU, 2 cores"."""
     kind = model.device.kind.upper()
-    threads = f", {t('threads', count=torch.get_num_threads())}" if model.device.kind == "cpu" else ""
-    return f"{model.dtype_name} · {kind}{threads}"
+    cores = f", {t('cores', count=available_cores())}" if model.device.kind == "cpu" else ""
+    return f"{model.dtype_name} · {kind}{cores}"
 
 
 def model_table(models: list[LanguageModel]) -> Html:

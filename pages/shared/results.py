@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.engine.trace import Phase, Trace
+from core.engine.trace import Phase, Stop, StopKind, Trace
 from core.model.load import LanguageModel
 from pages.shared.cards import candidates_card, card, latency_card, memory_card, step_card
 from pages.shared.controls import Controls
@@ -65,12 +65,13 @@ def show_results(visit: Visit) -> None:
     )
 
 
-def stop_reason(stopped: str, model: LanguageModel) -> str:
+def stop_reason(stopped: Stop, model: LanguageModel) -> str:
     """Why no further token will come, as a sentence."""
-    kind, _, value = stopped.rpartition(" ")
-    if kind == "end token":
-        return t("stopped_end_token", token=model.tokenizer.token_label(int(value)), token_id=value)
-    return t("stopped_context", limit=count(int(value))) if kind == "context limit" else t("stopped_length")
+    if stopped.kind is StopKind.LENGTH or stopped.value is None:
+        return t("stopped_length")
+    if stopped.kind is StopKind.CONTEXT_LIMIT:
+        return t("stopped_context", limit=count(stopped.value))
+    return t("stopped_end_token", token=model.tokenizer.token_label(stopped.value), token_id=stopped.value)
 
 
 def takeaway(trace: Trace) -> str:

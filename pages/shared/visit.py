@@ -14,10 +14,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-import torch
-
 from core.engine.run import Run, RunConfig
-from core.engine.steps import step
+from core.engine.steps import restore, step
 from core.engine.trace import Trace
 from core.engine.worker import Worker
 from core.model.load import LanguageModel
@@ -157,23 +155,9 @@ class Visit:
     def _run(self, slot: Slot) -> Run | None:
         """The run in the slot; rebuilt from the record when its visitor was away and the slot is a new one."""
         if slot.run is None and self.trace is not None and self.started is not None:
-            slot.run = rebuilt(self.started, self.trace)
+            slot.run = restore(self.started.model, self.started.config, self.trace)
         return slot.run
 
     def _forget(self, slot: Slot) -> None:
         slot.release()
         self.started = self.trace = None
-
-
-def rebuilt(started: Started, trace: Trace) -> Run:
-    """A run as its record left it: one prefill over all positions that were in its cache."""
-    run = Run(started.model, list(trace.prompt_ids), started.config, tokenising_seconds=trace.tokenising_seconds)
-    n_cached = sum(event.new_positions for event in trace.steps)
-    for token_id in trace.output_ids:
-        run.push_token(token_id)
-    run.steps = list(trace.steps)
-    if run.cache is not None:
-        with torch.inference_mode():
-            ids = torch.tensor([run.ids[:n_cached]], device=started.model.device.torch_device)  # (1, n)
-            started.model.transformer.hidden(ids, [run.cache])
-    return run
