@@ -10,6 +10,7 @@ import argparse
 
 import torch
 
+from core.model.products import available_cores
 from tests.bench.bandwidth import ReadBandwidth
 from tests.bench.speed import Speed, measure
 
@@ -25,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     bandwidth = ReadBandwidth()
     print(
-        f"smollm2, batch 1, {torch.get_num_threads()} threads, {arguments.prompt_tokens} prompt tokens, "
+        f"smollm2, batch 1, {available_cores()} cores, {arguments.prompt_tokens} prompt tokens, "
         f"{arguments.new} decoded, {arguments.rounds} alternating rounds, medians (quartiles)"
     )
     for dtype in arguments.dtypes.split(","):

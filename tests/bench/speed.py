@@ -15,6 +15,7 @@ from core.engine.run import Run, RunConfig
 from core.engine.steps import generate
 from core.model.device import DTYPES
 from core.model.load import LanguageModel, load_model, smollm2_file
+from core.model.products import available_cores, n_torch_threads
 from tests.bench.bandwidth import ReadBandwidth
 from tests.peer import load_gguf
 
@@ -38,20 +39,25 @@ class Speed:
 
 
 def measure(dtype: str, prompt_tokens: int, n_new: int, rounds: int, bandwidth: ReadBandwidth) -> tuple[Speed, Speed]:
-    """Ours and transformers' on the same prompt, alternating; one unmeasured round each first."""
+    """Ours and transformers' on the same prompt, alternating; one unmeasured round each first.
+
+    Both may use all cores: transformers through torch's threads, ours as `load_model` sets them.
+    """
     model, peer = load_model("smollm2", device="cpu", dtype=dtype), transformers_model(dtype)
     prompt = torch.randint(0, 40_000, (prompt_tokens,), generator=torch.Generator().manual_seed(1)).tolist()
     ours, theirs = Speed(prompt_tokens), Speed(prompt_tokens)
-    sides: tuple[tuple[Speed, Callable[[], tuple[float, float]]], ...] = (
-        (ours, lambda: our_round(model, prompt, n_new, ours)),
-        (theirs, lambda: transformers_round(peer, prompt, n_new)),
+    sides: tuple[tuple[Speed, int, Callable[[], tuple[float, float]]], ...] = (
+        (ours, n_torch_threads(DTYPES[dtype]), lambda: our_round(model, prompt, n_new, ours)),
+        (theirs, available_cores(), lambda: transformers_round(peer, prompt, n_new)),
     )
     gc.collect()
     gc.disable()
     try:
         for number in range(rounds + 1):
+            torch.set_num_threads(available_cores())
             bandwidth.read_once()
-            for speed, run_round in sides:
+            for speed, n_threads, run_round in sides:
+                torch.set_num_threads(n_threads)
                 prefill_s, decode_s = run_round()
                 if number:
                     speed.prefill_all.append(prefill_s)
