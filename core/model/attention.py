@@ -63,10 +63,9 @@ def _attend_one(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     the same from n = 512 on."""
     _, h, d_h = queries.shape
     n_kv = keys.shape[0]
-    grouped = queries.view(n_kv, h // n_kv, d_h)
-    ignored = queries.new_empty(1, 1, 1)  # beta = 0: baddbmm is here for its alpha
-    scores = torch.baddbmm(ignored, grouped, keys.mT, beta=0, alpha=d_h**-0.5)  # (n_kv, g, n)
-    return torch.bmm(scores.softmax(-1), values).view(1, h, d_h)
+    grouped = queries.view(n_kv, h // n_kv, d_h) * d_h**-0.5
+    weights = torch.bmm(grouped, keys.mT).softmax(-1)  # (n_kv, g, n)
+    return torch.bmm(weights, values).view(1, h, d_h)
 
 
 def attend_within(queries: Tensor, keys_values: Tensor) -> Tensor:

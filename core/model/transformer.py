@@ -4,8 +4,8 @@ RMSNorm, rotary positions, grouped-query attention, SwiGLU. What a model learned
 visitors; what a run knows (its `KVCache`) is handed down by the caller. On a CPU activations are fp32 whatever the
 weights' dtype, so that only weights and cache are rounded; on a GPU they have the weights' dtype.
 
-Letters in the shape comments: B sequences, n_new new positions, n positions in all, d hidden width, h query heads,
-n_kv KV heads, d_h head width, g = h / n_kv.
+Letters in the shape comments: B sequences, n_new new positions each, R = B·n_new rows, n positions in all, d hidden
+width, h query heads, n_kv KV heads, d_h head width, g = h / n_kv.
 """
 
 from __future__ import annotations
@@ -131,28 +131,31 @@ class Transformer:
         values are added to it, and they attend to all of it; without, the rows are whole sequences and nothing is
         kept. Returns the residual stream [B, n_new, d] after the last layer.
         """
-        n_new = ids.shape[1]
-        starts = [0] * len(ids) if caches is None else [cache.n_tokens for cache in caches]
+        batch, n_new = ids.shape
+        starts = [0] * batch if caches is None else [cache.n_tokens for cache in caches]
         for cache in caches or ():
             cache.reserve(n_new)
         workspaces = new_workspaces(caches or (), n_new, self.activation_dtype)
-        cos, sin = self._rotations(starts, n_new)  # (B, n_new, 1, 2, d_h/2) each
-        x = self.embedding[ids].to(self.activation_dtype)  # (B, n_new, d)
+        cos, sin = self._rotations(starts, n_new)
+        x = self.embedding[ids.flatten()].to(self.activation_dtype)  # (B, n_new) → (R, d)
         for index, layer in enumerate(self.layers):
             queries, keys_values = self._queries_keys_values(layer, x, cos, sin)
             if probe is not None:
-                probe.saw_queries(index, queries)
+                probe.saw_queries(index, queries.unflatten(0, (batch, n_new)))
             if caches is None:
-                attended = attend_within(queries, keys_values)
+                attended = attend_within(
+                    queries.unflatten(0, (batch, n_new)), keys_values.unflatten(0, (batch, n_new))
+                ).flatten(0, 1)
+            elif batch == 1:
+                attended = attend(queries, caches[0].write(index, keys_values), workspaces[0])
             else:
-                rows = zip(queries.unbind(), keys_values.unbind(), caches, workspaces, strict=True)
-                of_rows = [attend(q, cache.write(index, kv), workspace) for q, kv, cache, workspace in rows]
-                attended = torch.stack(of_rows) if len(of_rows) > 1 else of_rows[0].unsqueeze(0)
-            x = x + layer.attention_out(attended.flatten(2))  # (B, n_new, h, d_h) → (B, n_new, d)
+                sequences = zip(queries.split(n_new), keys_values.split(n_new), caches, workspaces, strict=True)
+                attended = torch.cat([attend(q, cache.write(index, kv), room) for q, kv, cache, room in sequences])
+            x = x + layer.attention_out(attended.flatten(1))  # (R, h, d_h) → (R, d)
             x = x + self._mlp(layer, x)
         for cache in caches or ():
             cache.commit(n_new)
-        return x
+        return x.view(batch, n_new, -1)  # (R, d) → (B, n_new, d)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The head: [..., d] → fp32 logits [..., vocab]."""
@@ -169,29 +172,29 @@ class Transformer:
         return KVCache(self.config, dtype=self.dtype, device=self.device)
 
     def _rotations(self, starts: Sequence[int], n_new: int) -> tuple[Tensor, Tensor]:
-        """Cosine and signed sine [B, n_new, 1, 2, d_h/2] of each new position's angles, in fp32."""
+        """Cosine and signed sine [R, 1, 2, d_h/2] of each new position's angles, in fp32."""
         offsets = torch.arange(n_new, device=self.device)
-        positions = torch.tensor(starts, device=self.device)[:, None] + offsets  # (B, n_new)
-        angles = positions[..., None] * self._inverse_frequencies  # (B, n_new, d_h/2)
+        positions = (torch.tensor(starts, device=self.device)[:, None] + offsets).flatten()  # (B, n_new) → (R)
+        angles = positions[:, None] * self._inverse_frequencies  # (R, d_h/2)
         cos, sin = angles.cos() * self._rotary_factor, angles.sin() * self._rotary_factor
-        return torch.stack([cos, cos], -2).unsqueeze(2), torch.stack([-sin, sin], -2).unsqueeze(2)
+        return torch.stack([cos, cos], 1).unsqueeze(1), torch.stack([-sin, sin], 1).unsqueeze(1)
 
     def _queries_keys_values(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """Rotated queries [B, n_new, h, d_h], and rotated keys before plain values [B, n_new, 2·n_kv, d_h]."""
+        """Rotated queries [R, h, d_h], and rotated keys before plain values [R, 2·n_kv, d_h]."""
         h, n_kv, d_h = self.config.n_heads, self.config.n_kv_heads, self.config.head_dim
-        qkv = layer.qkv(self._norm(x, layer.attention_norm))
-        heads = qkv.view(*x.shape[:2], h + 2 * n_kv, d_h)
+        qkv = layer.qkv(self._norm(x, layer.attention_norm))  # (R, (h + 2·n_kv)·d_h)
+        heads = qkv.view(-1, h + 2 * n_kv, d_h)
         if layer.qk_norm is not None:
-            turning = heads.narrow(2, 0, h + n_kv)
+            turning = heads.narrow(1, 0, h + n_kv)
             turning.copy_(self._norm(turning, layer.qk_norm))
         # Queries and keys turn in place, values stay. Element i turns together with element i + d_h/2.
-        halves = qkv.view(*x.shape[:2], h + 2 * n_kv, 2, d_h // 2).narrow(2, 0, h + n_kv)
-        partners = halves.flip(3)
+        halves = qkv.view(-1, h + 2 * n_kv, 2, d_h // 2).narrow(1, 0, h + n_kv)
+        partners = halves.flip(2)
         halves.mul_(cos).addcmul_(partners, sin)
-        return heads.narrow(2, 0, h), heads.narrow(2, h, 2 * n_kv)
+        return heads.narrow(1, 0, h), heads.narrow(1, h, 2 * n_kv)
 
     def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
-        gate_up = layer.gate_up(self._norm(x, layer.mlp_norm))  # (B, n_new, 2·d_ff)
+        gate_up = layer.gate_up(self._norm(x, layer.mlp_norm))  # (R, 2·d_ff)
         gate, up = gate_up.split_with_sizes((self.config.d_ff, self.config.d_ff), -1)
         return layer.down(F.silu(gate) * up)
 
@@ -201,6 +204,5 @@ class Transformer:
         √d·√(mean(x²) + ε) is hypot(‖x‖, √(d·ε)), and `weight` already carries the √d: four small operators where
         `F.rms_norm` takes twice the time for one row on a CPU, 61 times a step in SmolLM2.
         """
-        wide = x.float()
-        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        return (wide / torch.hypot(length, self._norm_floor[x.shape[-1]]) * weight).to(x.dtype)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        return (x / torch.hypot(length, self._norm_floor[x.shape[-1]]) * weight).to(x.dtype)
