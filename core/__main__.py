@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from core.cli.arguments import build_parser
+from core.cli.arguments import build_parser, one_line
 from core.refusal import Refusal
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     try:
         trace_command(arguments)
     except Refusal as refusal:
-        print(f"python -m core {arguments.command}: {refusal}", file=sys.stderr)
+        print(one_line(f"python -m core {arguments.command}: {refusal}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing is left to say

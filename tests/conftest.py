@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from core.model.load import LanguageModel, load_model, smollm2_file
+
+# One core for the model, here and in the servers that tests start: two threads of torch wait for each other at every
+# product, and where another program holds one of the cores that makes a pass twenty times as long.
+os.environ.setdefault("TBT_THREADS", "1")
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

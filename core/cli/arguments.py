@@ -12,7 +12,7 @@ class OneLineParser(argparse.ArgumentParser):
     """argparse, but an error is one sentence on stderr and exit status 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, one_line(f"{self.prog}: {message}; see {self.prog} --help") + "\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,6 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="weights and cache (default: by device)")
     trace.add_argument("--json", action="store_true", help="print the record as JSON")
     return parser
+
+
+def one_line(text: str) -> str:
+    """The text with every run of blanks, line ends included, as one space: what was typed may hold anything."""
+    return " ".join(text.split())
 
 
 def whole_number(least: int) -> Callable[[str], int]:

@@ -11,7 +11,7 @@ from pages.shared.numbers import binary_bytes, count
 
 
 def machine_line(model: LanguageModel) -> str:
-    """dtype, device and, on a CPU, how many cores the model may use: "f16 · CPU, 2 cores"."""
+    """dtype, device and, on a CPU, how many cores the model may use: "f16 · CPU, cores: 2"."""
     kind = model.device.kind.upper()
     cores = f", {t('cores', count=available_cores())}" if model.device.kind == "cpu" else ""
     return f"{model.dtype_name} · {kind}{cores}"
