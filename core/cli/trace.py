@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from typing import Any
 
@@ -27,7 +28,11 @@ def trace_command(arguments: argparse.Namespace) -> None:
     for event in generate(model, run):
         if not arguments.json:
             print(step_line(event), flush=True)
-    print(json.dumps(trace_json(model, run.trace), ensure_ascii=False) if arguments.json else summary(run.trace))
+    if arguments.json:
+        is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        print(json.dumps(trace_json(model, run.trace), ensure_ascii=not is_unicode))
+    else:
+        print(summary(run.trace))
 
 
 def trace_json(model: LanguageModel, trace: Trace) -> dict[str, Any]:

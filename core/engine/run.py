@@ -98,13 +98,15 @@ class Run:
 
     def step_back(self) -> None:
         """Undoes the last step exactly: its token, its record, and its positions in the cache."""
-        if not self.steps:
-            return
-        undone = self.steps.pop()
-        if undone.sampled is not None:
-            self.output_ids.pop()
+        if self.steps:
+            self.steps.pop()
+            self.settle()
+
+    def settle(self) -> None:
+        """Makes tokens, text and cache agree with the recorded steps: what belongs to no finished step goes."""
         if self.cache is not None:
-            self.cache.truncate(self.cache.n_tokens - undone.new_positions)
+            self.cache.truncate(sum(step.new_positions for step in self.steps))
+        self.output_ids = [step.sampled.token_id for step in self.steps if step.sampled]
         self._stream = self._new_stream()
         for token_id in self.output_ids:
             self._stream.push(token_id)

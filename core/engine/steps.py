@@ -117,13 +117,12 @@ def _cache_of(run: Run, n_tokens: int) -> KVCache:
 
 @contextmanager
 def _whole_steps(runs: Sequence[Run]) -> Iterator[None]:
-    """A step that fails half-way leaves its run as it was: the cache never holds positions without a record."""
+    """A step that fails half-way leaves its run as it was: no positions in the cache and no token without a record."""
     try:
         yield
     except BaseException:
         for run in runs:
-            if run.cache is not None:
-                run.cache.truncate(sum(step.new_positions for step in run.steps))
+            run.settle()
         raise
 
 

@@ -98,7 +98,9 @@ def find_model(name: str) -> Path:
     if name == SMOLLM2:
         return smollm2_file()
     folder = os.environ.get("TBT_MODELS")
-    if folder and Path(name).name == name and (Path(folder) / name).exists():
+    if (
+        folder and Path(name).name == name and os.path.exists(Path(folder) / name)
+    ):  # False, too, for what can be no name
         return Path(folder) / name
     return Path(name)
 

@@ -136,8 +136,6 @@ def has_half_product() -> bool:
 @cache
 def has_blocked_product(dtype: torch.dtype) -> bool:
     """Whether oneDNN's blocked product works for `dtype` in this build of torch on this processor."""
-    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return False
     return _works(BlockedProduct, dtype)
 
 

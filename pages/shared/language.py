@@ -6,7 +6,6 @@ import streamlit as st
 
 from core.words import LANGUAGES, sentence
 
-NAMES = {"zh": "中文", "en": "English"}
 HTML_TAGS = {"zh": "zh-CN", "en": "en"}
 _SWITCH = "language_switch"
 
@@ -29,9 +28,9 @@ def language_switch() -> None:
     """The switch; the link remembers what it says, and the document says it to screen readers and fonts."""
     st.session_state[_SWITCH] = language()
     st.segmented_control(
-        "语言 / Language",
-        list(NAMES),
-        format_func=lambda code: NAMES[code],
+        t("language_switch"),
+        LANGUAGES,
+        format_func=lambda code: sentence("pages.language_name", code),
         key=_SWITCH,
         on_change=_switched,
         required=True,

@@ -15,6 +15,7 @@ from core.model.text.chat_template import ChatTemplate
 from core.model.text.tokenizer import Tokenizer
 from core.refusal import Refusal
 
+LONGEST_NAME_SHOWN = 80
 _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -45,14 +46,15 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         Refusal: there is no such file, or it is no model that can be loaded.
     """
     path = Path(path)
-    with readable(path.name):
+    name = path.name if len(path.name) <= LONGEST_NAME_SHOWN else path.name[:LONGEST_NAME_SHOWN] + "…"
+    with readable(name):
         is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
     if is_folder:
         return HuggingFaceCheckpoint(path)
     if not is_file:
-        raise Refusal("model.file_unreadable" if exists else "model.not_found", file=path.name)
+        raise Refusal("model.file_unreadable" if exists else "model.not_found", file=name)
     if path.suffix.lower() in _PICKLE_SUFFIXES:
-        raise Refusal("model.pickle_refused", file=path.name)
+        raise Refusal("model.pickle_refused", file=name)
     if path.suffix.lower() == ".safetensors":
-        raise Refusal("model.folder_wanted", file=path.name)
+        raise Refusal("model.folder_wanted", file=name)
     return GGUFCheckpoint(path)
