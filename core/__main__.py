@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from core.cli.arguments import build_parser, one_line
@@ -11,7 +12,8 @@ from core.refusal import Refusal
 def main() -> int:
     """Parses, runs one command, and turns a refusal into its sentence. Returns the exit status."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # a terminal without Chinese shows what it can
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Chinese shows what it can
     arguments = build_parser().parse_args()
     # Only now: the arguments are checked, and torch takes seconds to import.
     from core.cli.trace import trace_command

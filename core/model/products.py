@@ -107,6 +107,8 @@ class BlockedProduct:
     """fp32 or bf16 weights in oneDNN's blocked layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            raise NotImplementedError("this processor has no bf16 products")
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), EXPECTED_ROWS)
         self._multiply = torch.ops.mkldnn._linear_pointwise.default
         self._bias, self._dtype = None if bias is None else bias.to(dtype), dtype
