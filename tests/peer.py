@@ -66,6 +66,15 @@ def peer_logits(peer: PreTrainedModel, ids: Sequence[int]) -> Tensor:
     return logits
 
 
+@torch.inference_mode()
+def peer_attention(peer: PreTrainedModel, ids: Sequence[int]) -> Tensor:
+    """Attention weights of all layers, heads and positions, [L, h, n, n], by its plain (unfused) implementation."""
+    peer.set_attn_implementation("eager")
+    layers = peer(torch.tensor([list(ids)]), output_attentions=True).attentions
+    peer.set_attn_implementation("sdpa")
+    return torch.cat(layers)
+
+
 def greedy_of_peer(peer: PreTrainedModel, ids: Sequence[int], produced: Sequence[int], n_usable: int) -> list[int]:
     """What the peer says greedily behind `ids`, if it has said `produced` so far, for each of its tokens.
 

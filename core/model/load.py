@@ -98,9 +98,9 @@ def find_model(name: str) -> Path:
     if name == SMOLLM2:
         return smollm2_file()
     folder = os.environ.get("TBT_MODELS")
-    if (
-        folder and Path(name).name == name and os.path.exists(Path(folder) / name)
-    ):  # False, too, for what can be no name
+    is_plain_name = Path(name).name == name
+    # os.path.exists says no, too, to what no file system takes as a name.
+    if folder and is_plain_name and os.path.exists(Path(folder) / name):
         return Path(folder) / name
     return Path(name)
 
