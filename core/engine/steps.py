@@ -1,7 +1,8 @@
 """Prefill, decode, and the loop without a cache: the phases of generation as functions over a list of runs.
 
 Every function advances each run of its list by exactly one step and returns their events in order. Runs of one list
-share a model; they share nothing else.
+share a model; they share nothing else. A list that holds a run twice, one of another model, or one that has ended is a
+ValueError before anything runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def prefill(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
 
     Raises ValueError for a run that has no cache or whose cache is not empty.
     """
-    return [_whole_prefix(model, run, _cache_of(run, 0), Phase.PREFILL) for run in runs]
+    _check(model, runs)
+    caches = [_cache_of(run, 0) for run in runs]
+    return [_whole_prefix(model, run, cache, Phase.PREFILL) for run, cache in zip(runs, caches, strict=True)]
 
 
 def recompute_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
@@ -45,6 +48,7 @@ def recompute_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepE
 
     Keys and values of all positions are computed, used in this step, and thrown away.
     """
+    _check(model, runs)
     return [_whole_prefix(model, run, model.transformer.new_cache(), Phase.RECOMPUTE) for run in runs]
 
 
@@ -56,6 +60,7 @@ def decode_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepEven
     """
     if not runs:
         return []
+    _check(model, runs)
     caches = [_cache_of(run, len(run.ids) - 1) for run in runs]
     recorder = Recorder([run.config.record for run in runs])
     with _whole_steps(runs), torch.inference_mode():
@@ -71,6 +76,7 @@ def decode_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepEven
 
 def step(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
     """The next step of each run, whichever it is: prefill first, then decode; recompute where there is no cache."""
+    _check(model, runs)
     events: dict[int, StepEvent] = {}
     groups: dict[Callable[[LanguageModel, Sequence[Run]], list[StepEvent]], list[int]] = {}
     for index, run in enumerate(runs):
@@ -101,6 +107,17 @@ def restore(model: LanguageModel, config: RunConfig, trace: Trace) -> Run:
             ids = torch.tensor([run.ids[:n_cached]], device=model.device.torch_device)  # (1, n)
             model.transformer.hidden(ids, [run.cache])
     return run
+
+
+def _check(model: LanguageModel, runs: Sequence[Run]) -> None:
+    """Raises ValueError, before anything runs, for a list that cannot be stepped together."""
+    if len({id(run) for run in runs}) < len(runs):
+        raise ValueError("a run stands in the list twice: both would write the same place of its cache")
+    for run in runs:
+        if run.model is not model:
+            raise ValueError("a run of another model stands in the list")
+        if run.stopped is not None:
+            raise ValueError(f"a run in the list has ended: {run.stopped}")
 
 
 def _next_step(run: Run) -> Callable[[LanguageModel, Sequence[Run]], list[StepEvent]]:

@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def test_the_lifespan_yields_at_once_and_keeps_the_collector_out_of_the_way(monk
             assert gc.get_freeze_count() > frozen
 
     try:
-        asyncio.run(live())
+        # In a thread of its own: the browser tests keep a loop running in this one.
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(asyncio.run, live()).result()
     finally:
         gc.unfreeze()
     assert models.stopped

@@ -175,3 +175,33 @@ def test_the_recomputing_loop_keeps_nothing(model: LanguageModel) -> None:
     assert [(event.new_positions, event.reused_positions) for event in events] == [(5, 0), (6, 0), (7, 0)]
     assert [event.attended_pairs for event in events] == [15, 21, 28]
     assert all(event.kv_bytes == event.kv_bytes_formula == event.kv_reserved_bytes == 0 for event in events)
+
+
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_one_run_twice_in_a_list_is_an_error(model: LanguageModel, n_before: int) -> None:
+    """Two clicks gathered into one batch: both rows would write the same slot, and one slot would stay unwritten."""
+    run = new_run(model, random_ids(5))
+    advance(model, [run], n_before)
+    with pytest.raises(ValueError):
+        step(model, [run, run])
+    assert len(run.steps) == n_before and run.cache is not None
+    assert run.cache.n_tokens == (5 + n_before - 1 if n_before else 0)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_run_that_has_ended_takes_no_further_step(model: LanguageModel, use_cache: bool) -> None:
+    """A late second click: no position more in the cache, no error the next visitor would meet."""
+    run = new_run(model, random_ids(5), max_new=2, use_cache=use_cache)
+    advance(model, [run], 2)
+    before = [facts(event) for event in run.steps]
+    for advance_by_one in (step, decode_one_token, recompute_one_token):
+        with pytest.raises(ValueError, match="ended"):
+            advance_by_one(model, [run])
+    assert [facts(event) for event in run.steps] == before
+    assert run.cache is None or run.cache.n_tokens == 6
+
+
+def test_a_run_of_another_model_is_an_error(model: LanguageModel, tiny_f32: LanguageModel) -> None:
+    for advance_by_one in (step, prefill, recompute_one_token):
+        with pytest.raises(ValueError, match="another model"):
+            advance_by_one(model, [new_run(tiny_f32, random_ids(5))])

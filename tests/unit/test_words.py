@@ -53,7 +53,7 @@ def areas() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(
-    ("language", "area", "words"), areas(), ids=lambda value: value if isinstance(value, str) else ""
+    ("language", "area", "words"), list(areas()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_texts_are_texts(language: str, area: str, words: dict[str, Any]) -> None:
     """Flat, none empty, none with an accidental edge, each in its own language."""
