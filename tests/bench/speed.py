@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from io import StringIO
 from statistics import median
 
 import torch
@@ -94,4 +96,5 @@ def transformers_round(peer: PreTrainedModel, prompt: list[int], n_new: int) -> 
 
 def transformers_model(dtype: str) -> PreTrainedModel:
     """The same GGUF file in transformers, with its default attention."""
-    return load_gguf(smollm2_file()).to(DTYPES[dtype]).eval()
+    with redirect_stderr(StringIO()):  # its progress bars would stand between the figures
+        return load_gguf(smollm2_file()).to(DTYPES[dtype]).eval()
