@@ -12,6 +12,7 @@ import torch
 
 from core.model.products import available_cores
 from tests.bench.bandwidth import ReadBandwidth
+from tests.bench.recording import recording_share
 from tests.bench.speed import Speed, measure
 
 DTYPES = ("f32", "bf16", "f16")
@@ -32,6 +33,8 @@ def main() -> None:
     for dtype in arguments.dtypes.split(","):
         ours, theirs = measure(dtype, arguments.prompt_tokens, arguments.new, arguments.rounds, bandwidth)
         report(dtype, ours, theirs, bandwidth)
+        share = recording_share(dtype, arguments.prompt_tokens, 2 * arguments.new)
+        print(f"  recording candidates, norms, queries and one attention row adds {share:.1%} to a decode step")
 
 
 def report(dtype: str, ours: Speed, theirs: Speed, bandwidth: ReadBandwidth) -> None:
