@@ -28,7 +28,7 @@ def ledger(trace: Trace) -> Html:
     head = join(fill('<th scope="col">{text}</th>', text=t(f"column_{column}")) for column in COLUMNS)
     body = join(_row(number, event) for number, event in enumerate(trace.steps))
     return fill(
-        '<div class="tbt-scroll" tabindex="0" role="region" aria-label="{label}"><table class="tbt-table">'
+        '<div class="tbt-scroll tbt-newest" tabindex="0" role="region" aria-label="{label}"><table class="tbt-table">'
         "<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>",
         label=t("ledger"),
         head=head,

@@ -91,6 +91,16 @@ def test_a_narrow_screen_never_scrolls_sideways(visit: Any, path: str, locale: s
     assert button["x"] >= 0 and button["x"] + button["width"] <= 390
 
 
+@pytest.mark.parametrize("locale", ["zh-CN", "en-US"])
+def test_no_fact_is_hidden_on_a_narrow_screen(visit: Any, locale: str) -> None:
+    """The table of facts does not grow, so it is shown whole: no row lies outside its box."""
+    page = visit(locale=locale, width=390, height=844).open("/").page
+    box = page.locator(".tbt-scroll:has(.tbt-facts)").bounding_box()
+    rows = [row.bounding_box() for row in page.locator(".tbt-facts tr").all()]
+    assert len(rows) >= 7
+    assert all(box["y"] - 1 <= row["y"] and row["y"] + row["height"] <= box["y"] + box["height"] + 1 for row in rows)
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_contrast_in_both_themes(visit: Any, dark: bool) -> None:
     visitor = visit(dark=dark).open("/prefill_and_decode").press("prefill", rows=1).press("decode", rows=2)
