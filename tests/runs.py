@@ -10,9 +10,23 @@ from torch import Tensor
 from core.engine.run import Run, RunConfig
 from core.engine.steps import step
 from core.engine.trace import StepEvent
+from core.model.config import ModelConfig
 from core.model.load import LanguageModel
 from core.model.sampling import SamplingConfig
 
+# A shape small enough to reckon with by hand.
+MADE_UP = ModelConfig(
+    name="made up",
+    architecture="llama",
+    n_layers=3,
+    d_model=8,
+    n_heads=4,
+    n_kv_heads=2,
+    head_dim=6,
+    d_ff=8,
+    vocab_size=16,
+    context_limit=1024,
+)
 # Wide enough that the texts of a random model differ.
 SAMPLED = SamplingConfig(temperature=1.5, top_k=200, top_p=0.98, seed=11)
 

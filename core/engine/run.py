@@ -42,10 +42,7 @@ class Run:
         self, model: LanguageModel, prompt_ids: list[int], config: RunConfig, *, tokenising_seconds: float = 0.0
     ) -> None:
         """Raises Refusal when the prompt is empty, longer than the context, or the recorded layer does not exist."""
-        if not prompt_ids:
-            raise Refusal("engine.prompt_empty")
-        if len(prompt_ids) > model.config.context_limit:
-            raise Refusal("engine.prompt_too_long", n_tokens=len(prompt_ids), limit=model.config.context_limit)
+        model.check_prompt(prompt_ids)
         config.record.check(model.config)
         self.model, self.config = model, config
         self.prompt_ids = tuple(prompt_ids)

@@ -54,13 +54,17 @@ class LanguageModel:
         if self.chat_template is not None and not raw:
             text = self.chat_template.render([*history, Message("user", text)])
         ids = self.tokenizer.encode(text)
-        if not ids:
-            if self.tokenizer.start_token_id is None:
-                raise Refusal("engine.prompt_empty")
+        if not ids and self.tokenizer.start_token_id is not None:
             ids = [self.tokenizer.start_token_id]
+        self.check_prompt(ids)
+        return ids
+
+    def check_prompt(self, ids: Sequence[int]) -> None:
+        """Raises Refusal for a prompt without a token, or with more than the context holds."""
+        if not ids:
+            raise Refusal("engine.prompt_empty")
         if len(ids) > self.config.context_limit:
             raise Refusal("engine.prompt_too_long", n_tokens=len(ids), limit=self.config.context_limit)
-        return ids
 
 
 def load_model(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:

@@ -8,22 +8,10 @@ from torch import Tensor
 
 from core.estimate.flops import attended_pairs
 from core.model.attention import attend, attend_within, attention_weights, ends_aligned_mask, new_workspaces
-from core.model.config import ModelConfig
 from core.model.kv_cache import KVCache
+from tests.runs import MADE_UP
 
 CPU = torch.device("cpu")
-SMALL = ModelConfig(
-    name="made up",
-    architecture="llama",
-    n_layers=1,
-    d_model=8,
-    n_heads=4,
-    n_kv_heads=2,
-    head_dim=6,
-    d_ff=8,
-    vocab_size=16,
-    context_limit=64,
-)
 
 # Query heads, KV heads: multi-head, grouped, multi-query, and a group that is no power of two.
 HEADS = [(4, 4), (4, 2), (4, 1), (9, 3)]
@@ -111,7 +99,7 @@ def test_a_half_precision_cache_is_read_exactly(dtype: torch.dtype, n_new: int, 
 
 def test_rooms_for_converting_fit_their_caches() -> None:
     """One room serves runs of different lengths in turn; none is made where nothing is converted."""
-    caches = [KVCache(SMALL, dtype=torch.float16, device=CPU) for _ in range(2)]
+    caches = [KVCache(MADE_UP, dtype=torch.float16, device=CPU) for _ in range(2)]
     caches[1].reserve(9)
     caches[1].commit(9)
     rooms = new_workspaces(caches, 3, torch.float32)

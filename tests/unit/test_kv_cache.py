@@ -13,19 +13,8 @@ from core.model.kv_cache import BLOCK_TOKENS, KVCache
 from core.model.load import LanguageModel
 from tests.checkpoints import random_model
 from tests.peer import loaded, random_ids, random_pair
+from tests.runs import MADE_UP
 
-CONFIG = ModelConfig(
-    name="made up",
-    architecture="llama",
-    n_layers=3,
-    d_model=8,
-    n_heads=4,
-    n_kv_heads=2,
-    head_dim=6,
-    d_ff=8,
-    vocab_size=16,
-    context_limit=1024,
-)
 CPU = torch.device("cpu")
 
 
@@ -37,19 +26,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 
 def new_cache(*, dtype: torch.dtype = torch.float32, block_tokens: int = 4) -> KVCache:
-    return KVCache(CONFIG, dtype=dtype, device=CPU, block_tokens=block_tokens)
+    return KVCache(MADE_UP, dtype=dtype, device=CPU, block_tokens=block_tokens)
 
 
 def fill(cache: KVCache, n_new: int, *, seed: int) -> torch.Tensor:
     """Writes random keys and values as a pass does; returns them, [L, 2, n_new, n_kv, d_h]."""
     content = torch.randn(
-        CONFIG.n_layers, 2, n_new, CONFIG.n_kv_heads, CONFIG.head_dim, generator=torch.Generator().manual_seed(seed)
+        MADE_UP.n_layers, 2, n_new, MADE_UP.n_kv_heads, MADE_UP.head_dim, generator=torch.Generator().manual_seed(seed)
     )
     cache.reserve(n_new)
-    for layer in range(CONFIG.n_layers):
+    for layer in range(MADE_UP.n_layers):
         joined = torch.cat(content[layer].unbind(), 1)  # (n_new, 2·n_kv, d_h)
         seen = cache.write(layer, joined)
-        assert seen.shape == (2 * CONFIG.n_kv_heads, cache.n_tokens + n_new, CONFIG.head_dim)
+        assert seen.shape == (2 * MADE_UP.n_kv_heads, cache.n_tokens + n_new, MADE_UP.head_dim)
         assert torch.equal(seen[:, -n_new:], joined.transpose(0, 1).to(cache.dtype))
     cache.commit(n_new)
     return content
@@ -70,9 +59,9 @@ def test_bytes_are_the_tensors_own(dtype: torch.dtype, width: int) -> None:
     assert (cache.n_tokens, cache.used_bytes, cache.reserved_bytes) == (0, 0, 0)
     for n_new in (1, 3, 1, 5, 1):
         fill(cache, n_new, seed=n_new)
-        assert cache.used_bytes == tensor_bytes(cache) == formula(CONFIG, cache.n_tokens, width)
+        assert cache.used_bytes == tensor_bytes(cache) == formula(MADE_UP, cache.n_tokens, width)
         assert cache.reserved_tokens == -(-cache.n_tokens // 4) * 4
-        assert cache.reserved_bytes == formula(CONFIG, cache.reserved_tokens, width)
+        assert cache.reserved_bytes == formula(MADE_UP, cache.reserved_tokens, width)
     assert cache.dtype == dtype
 
 
@@ -85,7 +74,7 @@ def test_contents_stay_when_it_grows_and_nothing_moves_in_between() -> None:
             place, moved = now, moved + 1
     assert moved <= 40 // 8  # a new place only where a block is added: never one concatenation a step
     content = torch.cat(written, 2)  # (L, 2, 40, n_kv, d_h)
-    for layer in range(CONFIG.n_layers):
+    for layer in range(MADE_UP.n_layers):
         assert torch.equal(cache.keys(layer), content[layer, 0].transpose(0, 1))
         assert torch.equal(cache.values(layer), content[layer, 1].transpose(0, 1))
     columns = cache.columns(5, 9)  # (L, 2, n_kv, 4, d_h)
@@ -100,9 +89,9 @@ def test_what_was_not_committed_is_not_there() -> None:
     cache.reserve(6)
     for layer in range(2):  # the third layer fails
         cache.write(layer, torch.ones(6, 4, 6))
-    assert cache.n_tokens == 3 and tensor_bytes(cache) == formula(CONFIG, 3, 4)
+    assert cache.n_tokens == 3 and tensor_bytes(cache) == formula(MADE_UP, 3, 4)
     after = fill(cache, 2, seed=2)
-    for layer in range(CONFIG.n_layers):
+    for layer in range(MADE_UP.n_layers):
         assert torch.equal(cache.keys(layer), torch.cat([before, after], 2)[layer, 0].transpose(0, 1))
 
 
@@ -112,11 +101,11 @@ def test_truncating_keeps_exactly_the_first(kept: int) -> None:
     cache = new_cache(block_tokens=8)
     content = fill(cache, 20, seed=3)
     cache.truncate(kept)
-    assert cache.n_tokens == kept and cache.used_bytes == formula(CONFIG, kept, 4)
+    assert cache.n_tokens == kept and cache.used_bytes == formula(MADE_UP, kept, 4)
     assert cache.reserved_tokens == -(-kept // 8) * 8  # whole unused blocks are given back
     more = fill(cache, 13, seed=4)
     expected = torch.cat([content[:, :, :kept], more], 2)
-    for layer in range(CONFIG.n_layers):
+    for layer in range(MADE_UP.n_layers):
         assert torch.equal(cache.keys(layer), expected[layer, 0].transpose(0, 1))
         assert torch.equal(cache.values(layer), expected[layer, 1].transpose(0, 1))
 
