@@ -20,8 +20,8 @@ def language() -> str:
 
 
 def t(key: str, **values: object) -> str:
-    """A text of the pages' catalogue in the visitor's language."""
-    return sentence(f"pages.{key}", language(), **values)
+    """A text in the visitor's language: of the pages' own catalogue, or of the one named before a dot."""
+    return sentence(key if "." in key else f"pages.{key}", language(), **values)
 
 
 def language_switch() -> None:
