@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-from pages.shared.controls import controls
-from pages.shared.results import run_line, show_results
-from pages.shared.stepping import buttons, carry_out_click, current_visit
+from pages.shared.controls import Controls, controls
+from pages.shared.derivations import is_figure
+from pages.shared.link import settings_now, write_link
+from pages.shared.opened import show_opened
+from pages.shared.resources import keeper
+from pages.shared.stage import LABORATORY, SETTING_EVENTS, Event, heard, show_stage
+from pages.shared.stepping import carry_out, change_settings, current_visit, frame_for
+from pages.shared.visit import Visit
 from pages.shared.waiting import model_notice
+
+STAGE_CSS = Path(__file__).resolve().parent.parent / "assets" / "stage.css"
+
+
+@st.fragment(key=LABORATORY)
+def laboratory() -> None:
+    """Settings and the run they lead to: whatever is changed here, the frame around it stays."""
+    change_settings(heard(*SETTING_EVENTS))
+    with st.container(border=True, key="controls"):
+        asked = controls(current_visit())
+        model_notice(asked)
+    run(asked)
 
 
 @st.fragment
-def laboratory() -> None:
-    """Controls, the step they lead to, and what it left behind."""
-    visit = current_visit()
-    with st.container(border=True, key="controls"):
-        asked = controls()
-        model_notice(asked)
-        carry_out_click(visit, asked)
-        buttons(visit, asked, run_line(visit, asked))
-    show_results(visit)
+def run(asked: Controls) -> None:
+    """The run, as the stage draws it. A step draws nothing else: sending the settings again would double its time."""
+    event, visit = heard(), current_visit()
+    carry_out(event, visit, asked)
+    show_stage(frame_for(event, visit, asked))
+    keeper().hold(visit, settings_now())
+    write_link()
+    if event and event.action == "open" and event.visit == visit.key:
+        open_figure(event, visit)
 
 
+def open_figure(event: Event, visit: Visit) -> None:
+    """The formula behind a figure that was clicked."""
+    if visit.started and visit.trace and is_figure(event.name, event.value, visit.trace):
+        show_opened(event.name, visit.started, visit.trace, event.value, visit.waiting_seconds)
+
+
+st.html(STAGE_CSS)
 laboratory()

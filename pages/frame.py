@@ -1,19 +1,23 @@
-"""The frame around every page: navigation, title and question, language, look."""
+"""The frame around every page: navigation, title and question, language, units, look."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 
 from pages.shared.html import fill
-from pages.shared.language import language_switch, t
+from pages.shared.language import HTML_TAGS, language, language_switch, t
+from pages.shared.link import first_run_ends, is_first_run, link, read_link, write_link
+from pages.shared.units import units_switch
 from pages.shared.waiting import still_loading
 
-CSS = Path(__file__).resolve().parent.parent / "assets" / "page.css"
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 # file, name in the word catalogue, whether the page runs before the models are loaded
 PAGES = (("0_home.py", "home", True), ("1_prefill_and_decode.py", "prefill_and_decode", False))
 
+read_link()
 pages = {
     name: st.Page(file, title=t(f"title_{name}"), url_path="" if name == "home" else name, default=name == "home")
     for file, name, _ in PAGES
@@ -22,8 +26,10 @@ page = st.navigation(list(pages.values()), position="top")
 name, needs_no_model = next((name, early) for _, name, early in PAGES if pages[name].url_path == page.url_path)
 
 st.set_page_config(page_title=f"{page.title} · {t('app_name')}", layout="wide")
-st.html(CSS)
-with st.container(horizontal=True, vertical_alignment="top", horizontal_alignment="distribute", key="frame_header"):
+for sheet in ("page.css", "controls.css"):
+    st.html(ASSETS / sheet)
+header = st.container(horizontal=True, key="frame_header")
+with header:
     st.html(
         fill(
             '<header class="tbt-header"><h1>{title}</h1><p>{question}</p></header>',
@@ -31,7 +37,38 @@ with st.container(horizontal=True, vertical_alignment="top", horizontal_alignmen
             question=t(f"question_{name}"),
         )
     )
-    language_switch()
+    with st.container(horizontal=True, width="content", gap="small", key="frame_switches"):
+        language_switch()
+        units_switch()
 
-if needs_no_model or not still_loading():
-    page.run()
+# The document's language, for screen readers and fonts. And the address: streamlit answers every change of
+# st.query_params with a step of the browser's history, so that *back* would undo one setting after another, and only in
+# the address. Here a step to the page that is shown already replaces the address instead. In a session's first run
+# streamlit's step would come before this script, so the script writes the first address itself.
+SCRIPT = """<script>
+document.documentElement.lang = '{tag}';
+if (!window.tbtPushState) {{
+  window.tbtPushState = history.pushState;
+  history.pushState = function (state, title, url) {{
+    const here = new URL(url ?? "", location.href).pathname === location.pathname;
+    return (here ? history.replaceState : window.tbtPushState).call(history, state, title, url);
+  }};
+  if ("{address}") {{
+    const address = new URLSearchParams("{address}");
+    for (const [name, value] of new URLSearchParams(location.search)) {{
+      if (name.startsWith("embed")) address.append(name, value);
+    }}
+    history.replaceState(history.state, "", `${{location.pathname}}?${{address}}`);
+  }}
+}}
+</script>"""
+with header:
+    address = urlencode(link(name)) if is_first_run() else ""
+    st.html(SCRIPT.format(tag=HTML_TAGS[language()], address=address), unsafe_allow_javascript=True)
+write_link(name)
+
+try:
+    if needs_no_model or not still_loading():
+        page.run()
+finally:
+    first_run_ends()

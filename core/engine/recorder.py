@@ -5,7 +5,7 @@ A recorder belongs to one pass. What is not asked for is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,10 +43,13 @@ class RecordConfig:
 
 
 class Recorder:
-    """Listens to one pass (a `Probe`) and turns what it heard into one `Recorded` a run."""
+    """Listens to one pass (a `Probe`) and turns what it heard into one `Recorded` a run.
 
-    def __init__(self, wanted: Sequence[RecordConfig]) -> None:
-        self._wanted = wanted
+    `at_each_layer` is called whenever the pass reaches a layer; what it raises ends the pass there.
+    """
+
+    def __init__(self, wanted: Sequence[RecordConfig], at_each_layer: Callable[[], None] | None = None) -> None:
+        self._wanted, self._at_each_layer = wanted, at_each_layer
         self._all_layers = any(config.queries for config in wanted)
         self._layers = {config.attention[0] for config in wanted if config.attention is not None}
         self._queries: dict[int, list[Tensor]] = {}  # layer → one (B, n_new, h, d_h) a chunk
@@ -54,10 +57,12 @@ class Recorder:
     @property
     def listens(self) -> bool:
         """Whether the pass needs to report to it at all."""
-        return self._all_layers or bool(self._layers)
+        return self._all_layers or bool(self._layers) or self._at_each_layer is not None
 
     def saw_queries(self, layer: int, queries: Tensor) -> None:
         """Called by the model for each layer of each chunk."""
+        if self._at_each_layer is not None:
+            self._at_each_layer()
         if self._all_layers or layer in self._layers:
             self._queries.setdefault(layer, []).append(queries)
 

@@ -35,8 +35,15 @@ class RunConfig:
             raise Refusal("engine.prefill_chunk_not_positive", value=repr(chunk)[:40])
 
 
+class Interrupted(Exception):
+    """A pass was ended before it was done, because its run's owner asked for it; the step left no trace."""
+
+
 class Run:
-    """The state of one continuation. It changes only through `core.engine.steps` and `step_back`."""
+    """The state of one continuation. It changes only through `core.engine.steps` and `step_back`.
+
+    `interrupt` may be called from any thread; everything else belongs to the thread that steps the run.
+    """
 
     def __init__(
         self, model: LanguageModel, prompt_ids: list[int], config: RunConfig, *, tokenising_seconds: float = 0.0
@@ -51,6 +58,7 @@ class Run:
         self.steps: list[StepEvent] = []
         self.output_ids: list[int] = []
         self._stream = self._new_stream()
+        self._interrupted = False
 
     @property
     def text(self) -> str:
@@ -87,6 +95,15 @@ class Run:
             stopped=self.stopped,
             tokenising_seconds=self.tokenising_seconds,
         )
+
+    def interrupt(self) -> None:
+        """Ends the run's work: a pass over its prefix stops at the next layer with `Interrupted`, as do later ones."""
+        self._interrupted = True
+
+    def check_interrupt(self) -> None:
+        """Raises Interrupted once `interrupt` was called."""
+        if self._interrupted:
+            raise Interrupted
 
     def push_token(self, token_id: int) -> str:
         """Appends a produced token; returns the text that became complete."""

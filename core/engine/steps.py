@@ -144,8 +144,11 @@ def _whole_steps(runs: Sequence[Run]) -> Iterator[None]:
 
 
 def _whole_prefix(model: LanguageModel, run: Run, cache: KVCache, phase: Phase) -> StepEvent:
-    """All ids of a run through the layers, in one pass or in chunks; only the last position goes through the head."""
-    recorder = Recorder([run.config.record])
+    """All ids of a run through the layers, in one pass or in chunks; only the last position goes through the head.
+
+    Raises Interrupted, the run as it was before, when `run.interrupt` is called meanwhile.
+    """
+    recorder = Recorder([run.config.record], run.check_interrupt)
     with _whole_steps([run]), torch.inference_mode():
         with Stopwatch(model.device) as watch:
             ids = torch.tensor([run.ids], device=model.device.torch_device)  # (1, n)

@@ -123,6 +123,19 @@ class StepEvent:
     recorded: Recorded
 
     @property
+    def kv_bytes_read(self) -> int:
+        """Bytes of cached keys and values a decode step reads: all n positions, the new one included.
+
+        A prefill and a recomputed prefix read none: their keys and values have just been made, none comes from a cache.
+        """
+        return self.kv_bytes if self.phase is Phase.DECODE else 0
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes the step must read at least: each weight it multiplies with once, and the cache."""
+        return self.weight_bytes_read + self.kv_bytes_read
+
+    @property
     def total_seconds(self) -> float:
         """The pass and the sampling: what the step adds to the time a reader waits."""
         return self.seconds + (self.sampled.seconds if self.sampled else 0.0)

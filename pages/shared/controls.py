@@ -3,95 +3,118 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.engine.recorder import RecordConfig
 from core.engine.run import RunConfig
 from core.model.load import LanguageModel
 from core.model.sampling import SamplingConfig
+from core.model.text.chat_template import Message
 from core.refusal import Refusal
-from pages.shared.language import t
+from pages.shared.conversation import conversation
+from pages.shared.language import language, t
+from pages.shared.link import (
+    LARGEST_SEED,
+    MOST_NEW,
+    MOST_TEMPERATURE,
+    MOST_TOP_K,
+    fill_in_defaults,
+)
+from pages.shared.prompts import default_prompt, examples
 from pages.shared.resources import shelf
-from pages.shared.shelf import SMALL_MODEL
+from pages.shared.visit import Visit
 
 CANDIDATES_SHOWN = 8
-MOST_NEW = 1024
+PROMPT_HEIGHT = 68
+"""Pixels: two lines, the least that streamlit allows. A longer prompt scrolls; the box can be pulled larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What the visitor asks for: the next prefill begins with it."""
+    """What the visitor asks for: the next prefill begins with it.
+
+    `history` is what stands before the prompt: the system prompt, if there is one, and the conversation so far.
+    """
 
     name: str  # of the chosen model
     model: LanguageModel | None  # None while it is loading, or when it cannot be loaded
     problem: Refusal | None
     prompt: str
     in_chat: bool
+    system_prompt: str
+    history: tuple[Message, ...]
     config: RunConfig
 
 
-def controls() -> Controls:
-    """Draws prompt and settings side by side, keeps their values over page changes, and returns what they say."""
-    left, right = st.columns([5, 6], gap="medium")
-    with right.container(key="settings"):
-        first = st.columns([2, 1, 1, 1], gap="small")
-        second = st.columns([1, 1, 1, 1], gap="small", vertical_alignment="bottom")
-    name = _model_choice(first[0])
-    future, problem = shelf().ask(name), shelf().problem(name)
-    model = future.result() if future.done() and problem is None else None
-    has_template = model is not None and model.chat_template is not None
-    in_chat = second[0].toggle(
-        t("chat_template"),
-        value=True,
-        key="chat_template",
+def controls(visit: Visit) -> Controls:
+    """Draws prompt and settings, keeps their values over page changes, and returns what they say."""
+    defaults = fill_in_defaults()
+    with st.container(key="controls_row"):
+        prompt_place = st.container(key="prompt_part")
+        with st.container(key="settings"):
+            name = _model_choice()
+            max_new = _number(defaults, "max_new", 1, MOST_NEW)
+            seed = _number(defaults, "seed", 0, LARGEST_SEED)
+            temperature = _number(defaults, "temperature", 0.0, MOST_TEMPERATURE, 0.1)
+            top_k = _number(defaults, "top_k", 0, MOST_TOP_K)
+            top_p = _number(defaults, "top_p", 0.0, 1.0, 0.05)
+        future, problem = shelf().ask(name), shelf().problem(name)
+        model = future.result() if future.done() and problem is None else None
+        has_template = model is not None and model.chat_template is not None
+        with st.container(key="switches"):
+            use_cache = _toggle("kv_cache", "use_cache")
+            in_chat = _toggle("chat_template", "chat_template", disabled=not has_template) and has_template
+            system_prompt, history = conversation(visit) if in_chat else ("", ())
+        with prompt_place:
+            prompt = _prompt(name)
+    sampling = SamplingConfig(temperature=temperature, top_k=int(top_k), top_p=top_p, seed=int(seed))
+    record = RecordConfig(candidates=CANDIDATES_SHOWN, kv_norms=True)
+    config = RunConfig(use_cache=use_cache, sampling=sampling, max_new=int(max_new), record=record)
+    return Controls(name, model, problem, prompt, in_chat, system_prompt, history, config)
+
+
+def _model_choice() -> str:
+    choices = shelf().choices
+    if st.session_state["model"] not in choices:  # an older link's, or one that could not be loaded
+        st.session_state["model"] = choices[0]
+    # Without filter_mode the box would take typed text, and a phone would open its keyboard.
+    return str(st.selectbox(t("model"), choices, key="model", persist_state="session", filter_mode=None))
+
+
+def _prompt(model_name: str) -> str:
+    """The prompt and a row of examples. A default that nobody has touched follows the model and the language."""
+    default = default_prompt(model_name, language())
+    if st.session_state["prompt"] == st.session_state.get("default_prompt"):
+        st.session_state["prompt"] = default
+    st.session_state["default_prompt"] = default
+    prompt = st.text_area(t("prompt"), key="prompt", height=PROMPT_HEIGHT, persist_state="session")
+    offered = examples(model_name, language())
+    st.session_state["example"] = prompt if prompt in offered else None
+    st.pills(t("settings.examples"), offered, key="example", on_change=_example_chosen, label_visibility="collapsed")
+    return prompt
+
+
+def _example_chosen() -> None:
+    if st.session_state["example"] is not None:
+        st.session_state["prompt"] = st.session_state["example"]
+
+
+def _toggle(name: str, key: str, disabled: bool = False) -> bool:
+    return st.toggle(t(name), key=key, persist_state="session", disabled=disabled, help=t(f"{name}_help"))
+
+
+def _number(defaults: dict[str, Any], key: str, least: float, most: float, step: float = 1) -> float:
+    text_format = "%.2f" if isinstance(least, float) else "%d"
+    value = st.number_input(
+        t(key),
+        least,
+        most,
+        defaults.get(key, "min"),
+        step=step,
+        format=text_format,
+        key=key,
         persist_state="session",
-        disabled=not has_template,
-        help=t("chat_template_help"),
     )
-    config = RunConfig(
-        use_cache=second[1].toggle(
-            t("kv_cache"), value=True, key="use_cache", persist_state="session", help=t("kv_cache_help")
-        ),
-        sampling=_sampling(first[1:], second[2]),
-        max_new=_number(second[3], "max_new", 64, 1, MOST_NEW),
-        record=RecordConfig(candidates=CANDIDATES_SHOWN),
-    )
-    st.session_state.setdefault("prompt", default_prompt(name))
-    prompt = left.text_area(t("prompt"), key="prompt", height=122, persist_state="session")
-    return Controls(name, model, problem, prompt, in_chat and has_template, config)
-
-
-def default_prompt(model_name: str) -> str:
-    """Something this model can continue."""
-    return t("default_prompt_tiny" if model_name == SMALL_MODEL else "default_prompt")
-
-
-def _model_choice(place: DeltaGenerator) -> str:
-    st.session_state.setdefault("last_model", shelf().choices[0])
-    name = place.selectbox(
-        t("model"), shelf().choices, key="model", persist_state="session", on_change=_model_changed, filter_mode=None
-    )
-    return str(name)
-
-
-def _model_changed() -> None:
-    """A default prompt that nobody has touched gives way to the default prompt of the new model."""
-    if st.session_state.get("prompt") == default_prompt(st.session_state["last_model"]):
-        st.session_state["prompt"] = default_prompt(st.session_state["model"])
-    st.session_state["last_model"] = st.session_state["model"]
-
-
-def _sampling(places: list[DeltaGenerator], seed_place: DeltaGenerator) -> SamplingConfig:
-    temperature = places[0].number_input(
-        t("temperature"), 0.0, 5.0, 0.0, 0.1, key="temperature", format="%.2f", persist_state="session"
-    )
-    top_k = _number(places[1], "top_k", 0, 0, 1_000_000)
-    top_p = places[2].number_input(t("top_p"), 0.0, 1.0, 1.0, 0.05, key="top_p", format="%.2f", persist_state="session")
-    seed = _number(seed_place, "seed", 0, 0, 2**31 - 1)
-    return SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-
-
-def _number(place: DeltaGenerator, key: str, value: int, least: int, most: int) -> int:
-    return place.number_input(t(key), least, most, value, 1, key=key, persist_state="session")
+    return float(value)

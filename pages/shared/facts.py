@@ -7,7 +7,8 @@ from core.model.load import LanguageModel
 from core.model.products import available_cores
 from pages.shared.html import Html, fill, join
 from pages.shared.language import t
-from pages.shared.numbers import binary_bytes, count
+from pages.shared.numbers import count, scaled_bytes
+from pages.shared.units import units
 
 
 def machine_line(model: LanguageModel) -> str:
@@ -23,7 +24,7 @@ def model_table(models: list[LanguageModel]) -> Html:
         "fact_model": [model.name for model in models],
         "fact_architecture": [model.config.architecture for model in models],
         "fact_params": [count(n_params(model.config)) for model in models],
-        "fact_weights": [binary_bytes(model.transformer.product_bytes) for model in models],
+        "fact_weights": [scaled_bytes(model.transformer.product_bytes, units()) for model in models],
         "fact_shape": [_shape(model) for model in models],
         "fact_context": [count(model.config.context_limit) for model in models],
         "fact_machine": [machine_line(model) for model in models],

@@ -10,13 +10,14 @@ HTML_TAGS = {"zh": "zh-CN", "en": "en"}
 _SWITCH = "language_switch"
 
 
+def browser_language() -> str:
+    """What the visitor's browser asks for: "zh" or "en"."""
+    return "zh" if (st.context.locale or "zh").lower().startswith("zh") else "en"
+
+
 def language() -> str:
     """The language of this session: "zh" or "en"."""
-    if "language" not in st.session_state:
-        asked = st.query_params.get("lang", "")
-        browser = (st.context.locale or "zh").lower()
-        st.session_state["language"] = asked if asked in LANGUAGES else ("zh" if browser.startswith("zh") else "en")
-    return str(st.session_state["language"])
+    return str(st.session_state.setdefault("language", browser_language()))
 
 
 def t(key: str, **values: object) -> str:
@@ -25,7 +26,7 @@ def t(key: str, **values: object) -> str:
 
 
 def language_switch() -> None:
-    """The switch; the link remembers what it says, and the document says it to screen readers and fonts."""
+    """The switch between the two; each language is named in itself."""
     st.session_state[_SWITCH] = language()
     st.segmented_control(
         t("language_switch"),
@@ -36,9 +37,6 @@ def language_switch() -> None:
         required=True,
         label_visibility="collapsed",
     )
-    if st.query_params.get("lang") != language():
-        st.query_params["lang"] = language()
-    st.html(f"<script>document.documentElement.lang = '{HTML_TAGS[language()]}'</script>", unsafe_allow_javascript=True)
 
 
 def _switched() -> None:

@@ -21,14 +21,18 @@ def scaled(value: float) -> str:
     return f"{value:.{digits}f} {prefix}".strip()
 
 
-def binary_bytes(value: int) -> str:
-    """Bytes with a binary prefix: 1.03 MiB."""
-    size, unit = float(value), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
+def scaled_bytes(value: int, units: str) -> str:
+    """Bytes with a prefix: "binary" 1.03 MiB, "decimal" 1.08 MB."""
+    step, names = (1024, ("KiB", "MiB", "GiB")) if units == "binary" else (1000, ("kB", "MB", "GB"))
+    if value < step:
+        return f"{value} B"
+    size, unit = value / step, names[0]
+    for unit in names:
+        # 999.95 would be written as 1000.0 of this unit, as 1023.95 would as 1024.0
+        if size < step - 0.05 or unit == names[-1]:
             break
-        size /= 1024
-    return f"{value} B" if unit == "B" else f"{size:.{2 if size < 10 else 1}f} {unit}"
+        size /= step
+    return f"{size:.{2 if size < 9.995 else 1}f} {unit}"
 
 
 def milliseconds(seconds: float) -> str:

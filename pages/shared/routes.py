@@ -1,13 +1,14 @@
-"""The routes under /api. Streamlit answers a path that it does not know with 200 and a page; these answer in JSON."""
+"""The app's own routes: /api in JSON, also for unknown paths (Streamlit has a page for these), and /assets."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pages.shared.bundle import bundle
 from pages.shared.resources import shelf
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL, Shelf
 
@@ -19,6 +20,7 @@ def api_routes(base_path: str) -> list[Route]:
     base = f"/{base_path.strip('/')}".rstrip("/")
     return [
         Route(f"{base}/api/ready", ready, methods=["GET"]),
+        Route(f"{base}/assets/{{version}}/{{name:path}}", asset, methods=["GET", "HEAD"]),
         Route(f"{base}/api/{{path:path}}", unknown, methods=ALL_METHODS),
         Route(f"{base}/api", unknown, methods=ALL_METHODS),
     ]
@@ -30,7 +32,19 @@ async def ready(_request: Request) -> JSONResponse:
     return JSONResponse(content, status_code=200 if content["ready"] else 503, headers={"Cache-Control": "no-store"})
 
 
-async def unknown(request: Request) -> JSONResponse:
+async def asset(request: Request) -> Response:
+    """A file of the present bundle. One of an older bundle is gone: its page is older than this server."""
+    files = bundle().files if request.path_params["version"] == bundle().version else {}
+    file = files.get(request.path_params["name"])
+    if file is None:
+        return await unknown(request)
+    headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(file.body, media_type=file.media_type, headers=headers)
+    return Response(file.gzipped, media_type=file.media_type, headers=headers | {"Content-Encoding": "gzip"})
+
+
+async def unknown(_request: Request) -> JSONResponse:
     """404 for everything else."""
     return JSONResponse({"error": "There is no such route."}, status_code=404)
 

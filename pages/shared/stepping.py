@@ -1,23 +1,41 @@
-"""From clicks to steps: the visitor's own run, the buttons that move it, and when each of them can be pressed."""
+"""From events to steps: the visitor's own run, what a click does to it, and what the stage is told afterwards."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from core.engine.trace import Stop, StopKind
+from core.model.load import LanguageModel
+from pages.shared import wire
 from pages.shared.controls import Controls
-from pages.shared.html import Html
-from pages.shared.language import t
-from pages.shared.resources import engine
+from pages.shared.facts import machine_line
+from pages.shared.language import language, t
+from pages.shared.link import SPEEDS, apply_settings
+from pages.shared.numbers import count
+from pages.shared.resources import engine, keeper
+from pages.shared.stage import ACTIONS, KEY, Event
+from pages.shared.units import units
 from pages.shared.visit import Slot, Started, Visit
 
-PATIENCE_SECONDS = 0.4
-ACTIONS = ("prefill", "decode", "step_back", "reset")
+# A step that takes longer is shown as under way, and the stage asks for it again: other controls answer meanwhile.
+PATIENCE_SECONDS = 0.8
+_ARRIVED = "stage_arrived"
 
 
-@st.cache_resource(scope="session", on_release=Slot.release, show_spinner=False, max_entries=4)
-def slot_of(visit_key: str) -> Slot:
+def _gone(place: tuple[str, Slot]) -> None:
+    key, slot = place
+    slot.release()
+    keeper().left(key)
+
+
+@st.cache_resource(scope="session", on_release=_gone, show_spinner=False, max_entries=4)
+def _place_of(visit_key: str) -> tuple[str, Slot]:
+    return visit_key, Slot()
+
+
+def slot_of(visit: Visit) -> Slot:
     """Where this visitor's run lies. Streamlit releases it the moment the connection is gone."""
-    return Slot()
+    return _place_of(visit.key)[1]
 
 
 def current_visit() -> Visit:
@@ -28,38 +46,104 @@ def current_visit() -> Visit:
     return visit
 
 
-def carry_out_click(visit: Visit, asked: Controls) -> None:
-    """Hands the button that was pressed to the engine, and waits for the step, so that all that follows shows it."""
-    slot, seen = slot_of(visit.key), st.session_state.get("version_drawn", 0)
-    # A pressed button is known by its key before it is drawn: so it can be drawn in the state that follows.
-    clicked = [action for action in ACTIONS if st.session_state.get(action)]
-    if "prefill" in clicked and asked.model is not None:
-        started = Started(model=asked.model, config=asked.config, in_chat=asked.in_chat)
-        visit.prefill(engine(), slot, started, asked.prompt, seen)
-    elif "decode" in clicked:
-        visit.decode(engine(), slot, seen)
-    elif "step_back" in clicked:
-        visit.step_back(engine(), slot, seen)
-    elif "reset" in clicked:
-        visit.reset(engine(), slot, seen)
-    if not visit.settle(PATIENCE_SECONDS):
-        with st.spinner(t("working")):
-            visit.settle()
+def change_settings(event: Event | None) -> None:
+    """Carries out what changes a setting: before the widgets are made, as Streamlit wants it."""
+    visit = current_visit()
+    if event is None:
+        return
+    if event.action == "next_turn" and event.visit == visit.key and visit.next_turn(event.seen):
+        st.session_state["prompt"] = ""  # for the next message
+    if event.action == "resume" and visit.version == 0:
+        kept = keeper().copy(event.name)  # a refreshed or duplicated tab gets its run and settings back
+        if kept is not None:
+            st.session_state["visit"], settings = kept
+            apply_settings(settings)
 
 
-def buttons(visit: Visit, asked: Controls, beside: Html) -> None:
-    """The four buttons, and a line about the run beside them."""
-    can_be_pressed = {
-        "prefill": asked.model is not None,
-        "decode": visit.can_decode,
-        "step_back": visit.trace is not None,
-        "reset": visit.trace is not None or visit.refusal is not None,
+def carry_out(event: Event | None, visit: Visit, asked: Controls) -> None:
+    """Hands what was clicked to the engine, and waits a moment, so that the answer to a click shows its step."""
+    slot = slot_of(visit)
+    if event is not None and event.action in ACTIONS and event.visit == visit.key:
+        if event.action == "prefill" and asked.model is not None:
+            visit.prefill(engine(), slot, _started(asked.model, asked), event.seen)
+        elif event.action == "decode":
+            visit.decode(engine(), slot, event.seen)
+        elif event.action == "step_back":
+            visit.step_back(engine(), slot, event.seen)
+        elif event.action == "reset":
+            visit.reset(engine(), slot, event.seen)
+    if event is not None and event.action == "speed" and event.value in SPEEDS:
+        st.session_state["speed"] = event.value
+    visit.settle(PATIENCE_SECONDS)
+
+
+def frame_for(event: Event | None, visit: Visit, asked: Controls) -> bytes:
+    """What the stage needs to draw this visit: the run's steps that it does not have yet, and what can be pressed."""
+    header = {
+        "stage": KEY,
+        "visit": visit.key,
+        "run": visit.run_number,
+        "version": visit.version,
+        "language": language(),
+        "units": units(),
+        "speed": st.session_state.get("speed", 4),
+        "busy": visit.is_busy,
+        "can": _can(visit, asked),
+        "notice": _notice(visit),
+        "line": _line(visit, asked),
     }
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="actions"):
-        for action in ACTIONS:
-            main = action in ("prefill", "decode")
-            enabled = can_be_pressed[action]
-            st.button(t(action), key=action, type="primary" if main else "secondary", disabled=not enabled)
-        if beside:
-            st.html(beside)
-    st.session_state["version_drawn"] = visit.version
+    started, trace = visit.started, visit.trace
+    if started is None or trace is None:
+        return wire.pack(header | {"start": 0, "total": 0, "steps": [], "facts": None})
+    start = min(_arrived(event, visit), len(trace.steps))
+    body = wire.run_header(started, trace, start, waiting_seconds=visit.waiting_seconds)
+    return wire.pack(header | body, wire.cells(trace, start))
+
+
+def _arrived(event: Event | None, visit: Visit) -> int:
+    """How many steps of this run the browser said it has; what is asked without an event goes by its last word."""
+    if event is not None and event.visit:
+        st.session_state[_ARRIVED] = (event.visit, event.run, max(0, event.have))
+    key, run, have = st.session_state.get(_ARRIVED, ("", -1, 0))
+    return have if (key, run) == (visit.key, visit.run_number) else 0
+
+
+def _started(model: LanguageModel, asked: Controls) -> Started:
+    return Started(model=model, config=asked.config, in_chat=asked.in_chat, prompt=asked.prompt, history=asked.history)
+
+
+def _can(visit: Visit, asked: Controls) -> dict[str, bool]:
+    idle = not visit.is_busy
+    return {
+        "prefill": idle and asked.model is not None,
+        "decode": idle and visit.can_decode,
+        "step_back": idle and visit.trace is not None,
+        "reset": visit.trace is not None or visit.refusal is not None or not idle,
+        "next_turn": idle and visit.can_continue,
+    }
+
+
+def _notice(visit: Visit) -> dict[str, str] | None:
+    """The sentence that stands beside the buttons: a refusal, or why no further token will come."""
+    if visit.refusal is not None:
+        return {"kind": "refusal", "text": visit.refusal.sentence(language())}
+    if visit.trace is not None and visit.trace.stopped and visit.started is not None:
+        return {"kind": "stop", "text": _stop_reason(visit.trace.stopped, visit.started.model)}
+    return None
+
+
+def _line(visit: Visit, asked: Controls) -> dict[str, object] | None:
+    """Model, dtype and device of the run, and whether the settings above are other ones by now."""
+    model = visit.started.model if visit.started else asked.model
+    if model is None:
+        return None
+    changed = visit.started is not None and not visit.started.same_settings(_started(asked.model or model, asked))
+    return {"model": model.name, "machine": machine_line(model), "changed": changed}
+
+
+def _stop_reason(stopped: Stop, model: LanguageModel) -> str:
+    if stopped.kind is StopKind.LENGTH or stopped.value is None:
+        return t("stage.stopped_length")
+    if stopped.kind is StopKind.CONTEXT_LIMIT:
+        return t("stage.stopped_context", limit=count(stopped.value))
+    return t("stage.stopped_end_token", token=model.tokenizer.token_label(stopped.value), token_id=stopped.value)

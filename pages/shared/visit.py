@@ -11,17 +11,21 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
-from core.engine.run import Run, RunConfig
+from core.engine.run import Interrupted, Run, RunConfig
 from core.engine.steps import restore, step
 from core.engine.trace import Trace
 from core.engine.worker import Worker
 from core.model.load import LanguageModel
+from core.model.text.chat_template import Message
 from core.refusal import Refusal
 
-DOUBLE_CLICK_SECONDS = 0.25
+
+def new_key() -> str:
+    """A name that nobody can guess."""
+    return secrets.token_urlsafe(16)
 
 
 @dataclass
@@ -37,53 +41,88 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What a run was started with."""
+    """What a run was started with.
+
+    `history` is what stood before the prompt in the conversation, a system message first if there was one.
+    `computed_again` counts the positions at its head that the run before it had in its cache already.
+    """
 
     model: LanguageModel
     config: RunConfig
     in_chat: bool
+    prompt: str = ""
+    history: tuple[Message, ...] = ()
+    computed_again: int = 0
+
+    def same_settings(self, other: Started) -> bool:
+        """Whether both would treat a prompt alike."""
+        return (self.model, self.config, self.in_chat) == (other.model, other.config, other.in_chat)
 
 
 @dataclass
 class Visit:
-    """One visitor's run.
+    """One visitor's run, and the conversation it belongs to.
 
-    `version` counts what happened to it. A click carries the version that its visitor saw, so that a second click on
-    a button that has done its work already does nothing.
+    `version` counts what happened. A click carries the version that its visitor saw, so that a second click on a button
+    that has done its work already does nothing. `run_number` counts the prefills, so that a record is never mixed
+    with the one before it. `turns` are the exchanges the visitor made part of the conversation.
     """
 
-    key: str = field(default_factory=partial(secrets.token_urlsafe, 16))
+    key: str = field(default_factory=new_key)
     version: int = 0
+    run_number: int = 0
     started: Started | None = None
     trace: Trace | None = None
     waiting_seconds: float = 0.0
     refusal: Refusal | None = None
+    turns: tuple[Message, ...] = ()
+    _told: Started | None = None
     _pending: Future[None] | None = None
-    _last_click: dict[str, float] = field(default_factory=dict)
+    _under_way: Run | None = None
 
     @property
     def can_decode(self) -> bool:
         """Whether another token can come."""
         return self.trace is not None and self.trace.stopped is None
 
-    def prefill(self, engine: Worker, slot: Slot, started: Started, prompt: str, seen: int) -> None:
+    @property
+    def can_continue(self) -> bool:
+        """Whether the run is an exchange that can become part of the conversation: once, and only in chat form."""
+        is_exchange = self.started is not None and self.started.in_chat and self.started is not self._told
+        return is_exchange and self.trace is not None and bool(self.trace.text)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step is under way."""
+        return self._pending is not None and not self._pending.done()
+
+    def copy(self) -> Visit:
+        """The same record and conversation under a name of its own, without cache: for a new session or tab."""
+        return replace(self, key=new_key(), refusal=None, _pending=None, _under_way=None)
+
+    def prefill(self, engine: Worker, slot: Slot, started: Started, seen: int) -> None:
         """Cuts the prompt into tokens and queues the first step of a new run; the old one is dropped."""
-        if not self._takes("prefill", seen):
+        if not self._takes(seen):
             return
         clicked = time.perf_counter()
         try:
-            ids = started.model.prompt_ids(prompt, raw=not started.in_chat)
+            ids = started.model.prompt_ids(started.prompt, raw=not started.in_chat, history=started.history)
             run = Run(started.model, ids, started.config, tokenising_seconds=time.perf_counter() - clicked)
         except Refusal as refusal:
             self.refusal = refusal
+            self.version += 1
             return
+        started = replace(started, computed_again=self._shared_with_cache(started, ids))
         queued = time.perf_counter()
+        self._under_way = run
 
         def first_step() -> None:
             waited = time.perf_counter() - queued
-            slot.release()
+            self._forget(slot)
+            run.check_interrupt()
             step(started.model, [run])
             slot.run, self.started, self.trace, self.waiting_seconds = run, started, run.trace, waited
+            self.run_number += 1
 
         self._queue(engine, seen, first_step)
 
@@ -93,10 +132,11 @@ class Visit:
         def one_step() -> None:
             run = self._run(slot)
             if run is not None and run.stopped is None:
+                self._under_way = run
                 step(run.model, [run])
                 self.trace = run.trace
 
-        if self._takes("decode", seen):
+        if self._takes(seen):
             self._queue(engine, seen, one_step)
 
     def step_back(self, engine: Worker, slot: Slot, seen: int) -> None:
@@ -110,13 +150,30 @@ class Visit:
             run.step_back()
             self.trace = run.trace
 
-        if self._takes("step_back", seen):
+        if self._takes(seen):
             self._queue(engine, seen, one_back)
 
     def reset(self, engine: Worker, slot: Slot, seen: int) -> None:
-        """Queues the end of the run; its memory is given back."""
-        if self._takes("reset", seen):
+        """Ends the run, a pass under way included, at its next layer; its memory is given back."""
+        if self.is_busy and self._under_way is not None:
+            self._under_way.interrupt()
+            self.settle()
+            self._queue(engine, self.version, lambda: self._forget(slot))
+        elif self._takes(seen):
             self._queue(engine, seen, lambda: self._forget(slot))
+
+    def next_turn(self, seen: int) -> bool:
+        """Makes the run's prompt and answer part of the conversation, which the next prefill then begins with."""
+        if not self.can_continue or not self._takes(seen) or self.started is None or self.trace is None:
+            return False
+        self.turns += (Message("user", self.started.prompt), Message("assistant", self.trace.text))
+        self._told = self.started
+        self.version += 1
+        return True
+
+    def forget_turns(self) -> None:
+        """Empties the conversation; the run stays."""
+        self.turns, self._told = (), None
 
     def settle(self, seconds: float | None = None) -> bool:
         """Waits (at most so long) for what was queued, so that the page shows it; False while it is not done."""
@@ -134,21 +191,25 @@ class Visit:
                 self._pending = None
         return True
 
-    def _takes(self, click: str, seen: int) -> bool:
-        """Whether a click counts: not when it was meant for an older screen, nor as the second of a double click."""
-        now = time.monotonic()
-        counts = seen == self.version and now - self._last_click.get(click, -1e9) >= DOUBLE_CLICK_SECONDS
+    def _takes(self, seen: int) -> bool:
+        """Whether a click counts: not while a step is under way, and not when it was meant for an older screen."""
+        counts = seen == self.version and not self.is_busy
         if counts:
-            self._last_click[click] = now
             self.refusal = None
         return counts
 
     def _queue(self, engine: Worker, seen: int, change: Callable[[], None]) -> None:
         def changed() -> None:
             # Looked at again in the one thread where runs change: two clicks may have been queued together.
-            if seen == self.version:
+            if seen != self.version:
+                return
+            try:
                 change()
+            except Interrupted:
+                pass  # the reset that asked for it comes next
+            finally:
                 self.version += 1
+                self._under_way = None
 
         self._pending = engine.submit(changed)
 
@@ -157,6 +218,13 @@ class Visit:
         if slot.run is None and self.trace is not None and self.started is not None:
             slot.run = restore(self.started.model, self.started.config, self.trace)
         return slot.run
+
+    def _shared_with_cache(self, started: Started, ids: list[int]) -> int:
+        """How many tokens at the head of `ids` have their keys and values in the present run's cache."""
+        if self.trace is None or self.started is None or self.started.model is not started.model:
+            return 0
+        cached = [*self.trace.prompt_ids, *self.trace.output_ids[:-1]] if self.started.config.use_cache else []
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(cached, ids, strict=False)))
 
     def _forget(self, slot: Slot) -> None:
         slot.release()

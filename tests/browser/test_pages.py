@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.browser.contrast import weak_texts
+from tests.browser.server import Server
+
 HOSTILE = "$5 and $6 a_b_c ~~x~~ <b id=evil>b</b> <img src=x onerror=\"document.title='evil'\"> # t `c` :red[r]\nend"
 
 
@@ -19,83 +22,99 @@ def test_home_speaks_the_browsers_language_and_leads_on(visit: Any, locale: str,
     assert visitor.page.evaluate("document.documentElement.lang") == ("zh-CN" if locale == "zh-CN" else "en")
     visitor.page.locator(".st-key-path a").click()
     visitor.page.wait_for_url("**/prefill_and_decode*")
-    visitor.page.wait_for_selector(".st-key-prefill button")
-    visitor.at_rest()
+    assert visitor.on_stage().can("prefill")
 
 
 def test_prefill_two_decodes_back_and_reset(visit: Any) -> None:
-    visitor = visit().open("/prefill_and_decode")
-    assert visitor.page.locator(".st-key-decode button").is_disabled()
-    visitor.press("prefill", rows=1).press("decode", rows=2).press("decode", rows=3)
-    tokens = visitor.chips("produced") + visitor.chips("new")
-    assert len(tokens) == 3
-    assert "".join(tokens) in visitor.page.locator(".tbt-text").inner_text()
-    visitor.press("step_back", rows=2).press("decode", rows=3)
-    assert visitor.chips("produced") + visitor.chips("new") == tokens
-    visitor.press("reset", rows=0)
-    assert visitor.page.locator(".st-key-decode button").is_disabled()
+    visitor = visit().open_stage()
+    assert not visitor.can("decode") and visitor.steps == 0
+    visitor.press("prefill", 1).press("decode", 2).press("decode", 3)
+    shown, tokens = visitor.screen(), visitor.labels("produced")
+    assert len(tokens) == len(shown["ledger"]) == 3
+    assert "".join(tokens) in shown["text"]
+    assert [chip["isNewest"] for chip in shown["chips"]].index(True) == len(shown["chips"]) - 1
+    visitor.press("step_back", 2).press("decode", 3)
+    assert visitor.labels("produced") == tokens
+    visitor.press("reset", 0)
+    assert not visitor.can("decode") and visitor.screen()["chips"] == []
 
 
 def test_a_double_click_is_one_step(visit: Any) -> None:
-    visitor = visit().open("/prefill_and_decode").press("prefill", rows=1)
-    visitor.page.locator(".st-key-decode button").dblclick()
-    visitor.at_rest().page.wait_for_timeout(800)
-    assert visitor.at_rest().page.locator(".tbt-table tbody tr").count() == 2
+    """Also for a browser that is slow with the second click: the answer to the first has it ignored."""
+    visitor = visit().open_stage(model="tiny").press("prefill", 1)
+    visitor.button("decode").dblclick()
+    visitor.shows(2).press("decode", 3)  # a step that the second click had asked for would have come first
+    assert [row[4] for row in visitor.screen()["ledger"]] == sorted({row[4] for row in visitor.screen()["ledger"]}, key=int)
+
+
+def test_a_chip_says_where_its_token_lies_and_who_predicted_it(visit: Any) -> None:
+    visitor = visit().open_stage(model="tiny", lang="en", prompt="白日依山尽").press("prefill", 1).press("decode", 2)
+    chips = visitor.screen()["chips"]
+    newest, prompt_end = chips[-1], chips[-3]
+    assert f"id {newest['id']}, position {newest['position']}" in visitor.screen()["detail"]
+    assert f"position {newest['position'] - 1}" in visitor.screen()["detail"]
+    visitor.page.locator(f".tbt-strip [data-position='{prompt_end['position']}']").click()
+    visitor.page.wait_for_selector(f".tbt-strip [data-position='{prompt_end['position']}'][aria-current=true]")
+    detail = visitor.screen()["detail"]
+    assert f"“{prompt_end['label']}”: id {prompt_end['id']}" in detail and "given" in detail and "first new" in detail
+    visitor.page.keyboard.press("ArrowRight")
+    visitor.page.wait_for_selector(f".tbt-strip [data-position='{prompt_end['position'] + 1}'][aria-current=true]:focus")
 
 
 def test_a_hostile_prompt_is_shown_literally_and_creates_no_element(visit: Any) -> None:
-    visitor = visit().open("/prefill_and_decode").write_prompt(HOSTILE).press("prefill", rows=1)
+    """C10 as well: dollars, underscores, tildes, backticks and tags are text, in chips, detail, text and ledger."""
+    visitor = visit().open_stage(model="smollm2").write_prompt(HOSTILE).press("prefill", 1)
     page = visitor.page
-    assert page.locator("#evil").count() == 0 and page.locator(".tbt-results img").count() == 0
-    assert page.locator(".tbt-results .katex").count() == 0 and "evil" not in page.title()
-    shown = "".join(visitor.chips("prompt")).replace("⏎", "\n")
-    assert HOSTILE in shown
-    visitor.press("decode", rows=2)
+    assert page.locator("#evil").count() == 0 and page.locator(".tbt-stage img, .tbt-stage script").count() == 0
+    assert page.locator(".tbt-stage .katex, .tbt-stage code").count() == 0 and "evil" not in page.title()
+    assert HOSTILE in "".join(visitor.labels("prompt")).replace("⏎", "\n")
+    visitor.press("decode", 2)
 
 
 def test_the_switch_changes_the_language_and_keeps_the_run(visit: Any) -> None:
-    visitor = visit().open("/prefill_and_decode").press("prefill", rows=1).press("decode", rows=2)
-    tokens = visitor.chips("prompt")
-    visitor.page.get_by_text("中文", exact=True).click()
-    visitor.page.wait_for_function("document.querySelector('h1').innerText.includes('预填充')")
-    visitor.at_rest()
-    assert "lang=zh" in visitor.page.url and visitor.page.evaluate("document.documentElement.lang") == "zh-CN"
-    assert visitor.chips("prompt") == tokens
-    visitor.press("decode", rows=3)
+    visitor = visit().open_stage().press("prefill", 1).press("decode", 2)
+    chips = visitor.screen()["chips"]
+    visitor.switch("中文", "预填充")
+    visitor.page.wait_for_function("document.querySelector('[data-act=decode]').innerText.includes('解码')")
+    visitor.address_says(lang="zh").at_rest()
+    assert visitor.page.evaluate("document.documentElement.lang") == "zh-CN"
+    assert visitor.screen()["chips"] == chips
+    visitor.press("decode", 3)
 
 
 def test_a_link_carries_the_language(visit: Any) -> None:
-    visitor = visit(locale="en-US").open("/prefill_and_decode?lang=zh")
+    visitor = visit(locale="en-US").open_stage(lang="zh")
     assert "预填充" in visitor.page.locator("h1").inner_text()
 
 
 def test_two_tabs_have_two_runs(visit: Any) -> None:
-    one, other = visit().open("/prefill_and_decode"), visit().open("/prefill_and_decode")
-    one.press("prefill", rows=1).press("decode", rows=2)
-    other.press("prefill", rows=1)
-    one.press("decode", rows=3)
-    assert other.page.locator(".tbt-table tbody tr").count() == 1
+    one, other = visit().open_stage(), visit().open_stage()
+    one.press("prefill", 1).press("decode", 2)
+    other.press("prefill", 1)
+    one.press("decode", 3)
+    assert other.steps == 1 and len(other.screen()["ledger"]) == 1
 
 
 @pytest.mark.parametrize("path", ["/", "/prefill_and_decode"])
 @pytest.mark.parametrize("locale", ["zh-CN", "en-US"])
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_narrow_screen_never_scrolls_sideways(visit: Any, path: str, locale: str, dark: bool) -> None:
-    visitor = visit(locale=locale, width=390, height=844, dark=dark).open(path)
-    if path != "/":
-        visitor.press("prefill", rows=1).press("decode", rows=2)
-    overflow = visitor.page.evaluate(OVERFLOWING)
-    assert overflow == []
-    assert visitor.page.evaluate("document.documentElement.scrollWidth") == 390
-    button = visitor.page.locator(".st-key-prefill button, .st-key-path a").first.bounding_box()
-    assert button["x"] >= 0 and button["x"] + button["width"] <= 390
+@pytest.mark.parametrize(("width", "height", "dark"), [(390, 844, False), (390, 844, True), (375, 667, False)])
+def test_a_narrow_screen_never_scrolls_sideways(
+    visit: Any, path: str, locale: str, width: int, height: int, dark: bool
+) -> None:
+    """C12 as well (375 × 667): the buttons stand above the picture they drive, and all of them on the screen."""
+    visitor = visit(locale=locale, width=width, height=height, dark=dark)
+    if path == "/":
+        visitor.open(path)
+    else:
+        visitor.open_stage().press("prefill", 1).press("decode", 2)
+    # One look at everything together: the page may still be moving when a browser is slow.
+    visitor.page.wait_for_function(FITS, arg=width)
 
 
 @pytest.mark.parametrize("locale", ["zh-CN", "en-US"])
 def test_no_fact_is_hidden_on_a_narrow_screen(visit: Any, locale: str) -> None:
     """The table of facts does not grow, so it is shown whole: no row lies outside its box."""
     page = visit(locale=locale, width=390, height=844).open("/").page
-    # One look at box and rows together: the page may still be moving when a browser is slow.
     page.wait_for_function(
         """() => {
           const box = document.querySelector('.tbt-scroll:has(.tbt-facts)').getBoundingClientRect();
@@ -107,49 +126,27 @@ def test_no_fact_is_hidden_on_a_narrow_screen(visit: Any, locale: str) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_contrast_in_both_themes(visit: Any, dark: bool) -> None:
-    visitor = visit(dark=dark).open("/prefill_and_decode").press("prefill", rows=1).press("decode", rows=2)
-    weak = visitor.page.evaluate(CONTRAST)
-    assert weak == []
+    """C22 for text; what the canvas draws uses the same inks. A cell's K and V differ by their place as well."""
+    visitor = visit(dark=dark).open_stage(model="tiny", lang="en").press("prefill", 1).press("decode", 2)
+    assert weak_texts(visitor.page) == []
+    home = visit(dark=dark).open("/")
+    assert weak_texts(home.page) == []
 
 
-def test_routes_of_the_running_server(server: str) -> None:
-    with urllib.request.urlopen(f"{server}/api/ready") as answer:
+def test_routes_of_the_running_server(server: Server) -> None:
+    with urllib.request.urlopen(f"{server.address}/api/ready") as answer:
         assert answer.status == 200 and json.load(answer)["serving"]
     with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(f"{server}/api/no-such-thing")
+        urllib.request.urlopen(f"{server.address}/api/no-such-thing")
     assert error.value.code == 404 and json.load(error.value)["error"]
 
 
-OVERFLOWING = """() => [...document.querySelectorAll(
-    '.stApp, [data-testid=stMain], .tbt-card, [data-testid=stVerticalBlock]'
-  )].filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.className)"""
-
-# Every piece of our own text against the first opaque background behind it, by WCAG's formula.
-CONTRAST = """() => {
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgba = (color) => {
-    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const luminance = (c) => {
-    const [r, g, b] = c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    for (let e = element; e; e = e.parentElement) {
-      const color = rgba(getComputedStyle(e).backgroundColor);
-      if (color[3] > 250) return color;
-    }
-    return [255, 255, 255, 255];
-  };
-  const weak = [];
-  const ours = '[class*=tbt-] *, [class*=tbt-], .st-key-actions button:not(:disabled) p';
-  for (const e of document.querySelectorAll(ours)) {
-    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || !e.getClientRects().length) continue;
-    const [a, b] = [luminance(rgba(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) weak.push(`${e.className} ${e.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
-  }
-  return weak;
+FITS = """(width) => {
+  const boxes = '.stApp, [data-testid=stMain], .tbt-card, [data-testid=stVerticalBlock]';
+  const isOverflowing = [...document.querySelectorAll(boxes)].some((box) => box.scrollWidth > box.clientWidth + 1);
+  const buttons = [...document.querySelectorAll('.tbt-stage [data-act]:not([hidden]), .st-key-path a')]
+    .map((button) => button.getBoundingClientRect());
+  const picture = document.querySelector('.tbt-picture canvas')?.getBoundingClientRect();
+  return !isOverflowing && document.documentElement.scrollWidth === width && buttons.length > 0
+    && buttons.every((box) => box.width > 0 && box.left >= 0 && box.right <= width && (!picture || box.bottom <= picture.top));
 }"""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared import visit
 from pages.shared.resources import shelf
 
 FRAME = Path(__file__).resolve().parents[2] / "pages" / "frame.py"
@@ -18,12 +17,6 @@ PREFILL_AND_DECODE = "1_prefill_and_decode.py"
 @pytest.fixture(scope="session", autouse=True)
 def models_loaded() -> None:
     shelf().wait_until_started()
-
-
-@pytest.fixture(autouse=True)
-def every_click_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test clicks faster than a hand does."""
-    monkeypatch.setattr(visit, "DOUBLE_CLICK_SECONDS", 0.0)
 
 
 @pytest.fixture

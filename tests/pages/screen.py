@@ -1,11 +1,16 @@
-"""What stands on the screen of an AppTest session, read from the HTML that was sent."""
+"""What stands on the screen of an AppTest session: the HTML that was sent, and the frame the stage draws from."""
 
 from __future__ import annotations
 
 import re
 from html import unescape
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
+
+from pages.shared import stage, wire
+
+Step = dict[str, Any]
 
 
 def html(session: AppTest) -> str:
@@ -18,25 +23,65 @@ def text(session: AppTest) -> str:
     return unescape(re.sub(r"<style.*?</style>|<[^>]*>", " ", html(session), flags=re.DOTALL))
 
 
-def chips(session: AppTest, kind: str) -> list[str]:
-    """The labels of the chips of a kind: "prompt", "produced" or "new"."""
-    return [unescape(label) for label in re.findall(rf'tbt-chip tbt-{kind}"[^>]*><bdi>(.*?)</bdi>', html(session))]
+def frame(session: AppTest) -> tuple[dict[str, Any], bytes]:
+    """The stage's newest frame: header and cells."""
+    (component,) = session.get("bidi_component")
+    return wire.unpack(component.proto.bytes)
 
 
-def ledger(session: AppTest) -> list[list[str]]:
-    """The ledger's rows, each cell as text."""
-    table = re.search(r'<table class="tbt-table">.*?</table>', html(session), re.DOTALL)
-    rows = re.findall(r"<tr><td>(.*?)</td></tr>", table.group(0)) if table else []
-    return [[unescape(re.sub(r"<[^>]*>", "", cell)) for cell in row.split("</td><td>")] for row in rows]
+def header(session: AppTest) -> dict[str, Any]:
+    return frame(session)[0]
 
 
-def press(session: AppTest, action: str) -> AppTest:
-    """Presses a button and lets the page answer."""
-    session.button(key=action).click().run()
+def send(session: AppTest, action: str, **more: Any) -> AppTest:
+    """What the browser sends for a click on what this session shows; the answer then holds all steps of the run."""
+    shown = header(session)
+    event = {
+        "action": action,
+        "visit": shown["visit"],
+        "run": shown["run"],
+        "seen": shown["version"],
+        "have": 0,
+        **more,
+    }
+    session.session_state[stage.HEARD] = event
+    session.run()
     assert not session.exception
     return session
 
 
+def press(session: AppTest, action: str) -> AppTest:
+    """Presses a button and waits for its step, however long it takes."""
+    send(session, action)
+    while header(session)["busy"]:
+        send(session, "look")
+    return session
+
+
+def ledger(session: AppTest) -> list[Step]:
+    """The run's steps, all of them."""
+    steps: list[Step] = header(send(session, "look"))["steps"]
+    return steps
+
+
+def produced(session: AppTest) -> list[str]:
+    """The labels of the produced tokens."""
+    return [step["token"][1] for step in ledger(session)]
+
+
+def prompt_labels(session: AppTest) -> list[str]:
+    """The labels of the prompt's tokens."""
+    return [label for _, label in header(send(session, "look")).get("prompt", [])]
+
+
 def enabled(session: AppTest) -> set[str]:
-    """The actions whose buttons can be pressed."""
-    return {str(button.key) for button in session.button if not button.disabled}
+    """The actions whose buttons can be pressed; none where there is no stage yet."""
+    if not session.get("bidi_component"):
+        return set()
+    return {action for action, can in header(session)["can"].items() if can}
+
+
+def notice(session: AppTest) -> str:
+    """The sentence beside the buttons."""
+    said = header(session)["notice"]
+    return said["text"] if said else ""

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from core.model.load import LanguageModel
 from core.refusal import Refusal
 from pages.shared import resources, routes
+from pages.shared.bundle import bundle
 from pages.shared.shelf import Shelf, operator_models
 
 
@@ -122,3 +123,24 @@ def test_the_operators_models_are_listed_by_name(tmp_path: Any, monkeypatch: pyt
     assert operator_models() == ["one.gguf", "two"]
     monkeypatch.setenv("TBT_MODELS", str(tmp_path / "missing"))
     assert operator_models() == []
+
+
+@pytest.mark.parametrize("base", ["", "/lab"])
+def test_the_stages_files_are_served_once_and_for_long(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+    client = client_of(shelf_with(Loader()), monkeypatch, base)
+    for name, file in bundle().files.items():
+        path = f"{base}/{bundle().path}/{name}"
+        packed = client.get(path, headers={"Accept-Encoding": "gzip"})
+        assert packed.content == file.body and packed.headers["content-encoding"] == "gzip"
+        plain = client.get(path, headers={"Accept-Encoding": "identity"})
+        assert plain.content == file.body and "content-encoding" not in plain.headers
+        assert "immutable" in plain.headers["cache-control"] and plain.headers["content-type"] == file.media_type
+    assert {"main.js", "words/zh.json", "words/en.json"} <= bundle().files.keys()
+
+
+@pytest.mark.parametrize(
+    "path", ["assets/0000/main.js", "assets/{v}/nothing.js", "assets/{v}/../app.py", "assets/{v}/words"]
+)
+def test_a_file_that_is_not_the_stages_is_not_there(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    answer = client_of(shelf_with(Loader()), monkeypatch).get(f"/{path.format(v=bundle().version)}")
+    assert answer.status_code == 404 and "immutable" not in answer.headers.get("cache-control", "")

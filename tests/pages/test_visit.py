@@ -1,9 +1,10 @@
-"""Clicks and the engine: a double click counts once, a late click does nothing, memory is given back."""
+"""Clicks and the engine: a late click does nothing, work can be ended, memory is given back."""
 
 from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ import pytest
 from core.engine.run import RunConfig
 from core.engine.worker import Worker
 from core.model.load import LanguageModel
-from pages.shared import visit as visit_module
+from pages.shared.keep import KEPT_SECONDS, MOST_LEFT, Keeper
 from pages.shared.resources import shelf
 from pages.shared.visit import Slot, Started, Visit
 
@@ -27,12 +28,12 @@ def engine() -> Iterator[Worker]:
 @pytest.fixture
 def started() -> Started:
     model: LanguageModel = shelf().loaded[-1]
-    return Started(model=model, config=RunConfig(), in_chat=False)
+    return Started(model=model, config=RunConfig(), in_chat=False, prompt="床前明月光，")
 
 
 def begun(engine: Worker, started: Started) -> tuple[Visit, Slot]:
     visit, slot = Visit(), Slot()
-    visit.prefill(engine, slot, started, "床前明月光，", visit.version)
+    visit.prefill(engine, slot, started, visit.version)
     assert visit.settle() and visit.trace is not None
     return visit, slot
 
@@ -41,8 +42,9 @@ def test_clicks_meant_for_an_older_screen_do_nothing(engine: Worker, started: St
     visit, slot = begun(engine, started)
     busy = threading.Event()
     engine.submit(lambda: busy.wait(5))
-    for _ in range(3):  # all three are queued before the first is carried out
+    for _ in range(3):  # all three come before the first is carried out
         visit.decode(engine, slot, seen=1)
+    assert visit.is_busy
     busy.set()
     assert visit.settle() and visit.trace is not None
     assert len(visit.trace.steps) == 2 and visit.version == 2
@@ -51,16 +53,67 @@ def test_clicks_meant_for_an_older_screen_do_nothing(engine: Worker, started: St
     assert len(visit.trace.steps) == 2
 
 
-def test_a_double_click_counts_once(engine: Worker, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_long_pass_can_be_ended(engine: Worker, started: Started, use_cache: bool) -> None:
+    """Reset does not wait for a long prompt: the pass ends at its next layer, and the run is gone with its memory."""
+    visit, slot = Visit(), Slot()
+    entered, leave = threading.Event(), threading.Event()
+    long = Started(
+        model=started.model, config=RunConfig(use_cache=use_cache), in_chat=False, prompt="床前明月光，" * 150
+    )
+    engine.submit(lambda: (entered.set(), leave.wait(5)))
+    visit.prefill(engine, slot, long, visit.version)
+    assert entered.wait(5)
+    threading.Timer(0.05, leave.set).start()
+    began = time.monotonic()
+    visit.reset(engine, slot, visit.version)
+    assert visit.settle(5) and time.monotonic() - began < 3
+    assert visit.trace is None and slot.run is None and not visit.is_busy
+    visit.prefill(engine, slot, started, visit.version)  # and a new run is possible
+    assert visit.settle() and visit.trace is not None and len(visit.trace.steps) == 1
+
+
+def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Worker, started: Started) -> None:
+    clock = [0.0]
+    keeper = Keeper(now=lambda: clock[0])
+    visit, _ = begun(engine, started)
+    keeper.hold(visit, {"seed": "9"})
+    clock[0] = 10 * KEPT_SECONDS  # while the visitor is here no time runs
+    found = keeper.copy(visit.key)
+    assert found is not None and found[0].key != visit.key and found[1] == {"seed": "9"}
+    assert found[0].trace is visit.trace and found[0].started is visit.started
+    keeper.left(visit.key)
+    clock[0] += KEPT_SECONDS - 1
+    assert keeper.copy(visit.key) is not None
+    keeper.hold(visit, {})  # a connection that dropped is back
+    clock[0] += 2
+    assert keeper.copy(visit.key) is not None
+    keeper.left(visit.key)
+    clock[0] += KEPT_SECONDS
+    assert keeper.copy(visit.key) is None and keeper.copy("no such visit") is None
+
+
+def test_only_so_many_visits_are_kept(engine: Worker, started: Started) -> None:
+    clock = [0.0]
+    keeper = Keeper(now=lambda: clock[0])
+    visits = [Visit() for _ in range(MOST_LEFT + 3)]
+    for visit in visits:
+        clock[0] += 1
+        keeper.hold(visit, {})
+        keeper.left(visit.key)
+    assert [keeper.copy(visit.key) is None for visit in visits] == [True] * 3 + [False] * MOST_LEFT
+
+
+def test_a_copy_goes_its_own_way(engine: Worker, started: Started) -> None:
     visit, slot = begun(engine, started)
-    monkeypatch.setattr(visit_module, "DOUBLE_CLICK_SECONDS", 30.0)
+    copy, other_slot = visit.copy(), Slot()
     for _ in range(2):
-        visit.decode(engine, slot, seen=visit.version)
-        visit.settle()
-    assert visit.trace is not None and len(visit.trace.steps) == 2
-    visit.step_back(engine, slot, seen=visit.version)  # another button is another click
-    visit.settle()
-    assert len(visit.trace.steps) == 1
+        copy.decode(engine, other_slot, copy.version)
+        assert copy.settle()
+    visit.decode(engine, slot, visit.version)
+    assert visit.settle() and visit.trace is not None and copy.trace is not None
+    assert (len(visit.trace.steps), len(copy.trace.steps)) == (2, 3)
+    assert copy.trace.output_ids[:2] == visit.trace.output_ids
 
 
 def test_the_cache_goes_with_its_slot(engine: Worker, started: Started) -> None:

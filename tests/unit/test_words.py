@@ -25,8 +25,8 @@ def source_files() -> list[Path]:
     return sorted([ROOT / "app.py", *(file for folder in folders for file in folder.rglob("*.py"))])
 
 
-# Prompts are in the language their model speaks, whatever the page is written in; a language is named in itself.
-IN_ANY_LANGUAGE = ("pages.default_prompt", "pages.language")
+# A language is named in itself.
+IN_ANY_LANGUAGE = ("pages.language",)
 
 
 def placeholders(text: str) -> set[str]:

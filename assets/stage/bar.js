@@ -1,0 +1,87 @@
+// The buttons that move a run, what stands beside them, and the sentence about the run.
+
+import { el, icon, refill } from './dom.js';
+
+const ICONS = {
+  play: 'M8 5v14l11-7z',
+  pause: 'M6 5h4v14H6zm8 0h4v14h-4z',
+  step_back: 'M6 5h2v14H6zm3 7l10 7V5z',
+  reset: 'M12 5a7 7 0 1 1-6.3 4H8L4 4 2 9h1.6A9 9 0 1 0 12 3z',
+  next_turn: 'M4 4h16v11H8l-4 4z',
+};
+const SPEEDS = [1, 2, 4, 8];
+
+export class Bar {
+  constructor(stage) {
+    this.buttons = {};
+    for (const action of ['prefill', 'decode', 'play', 'step_back', 'reset', 'next_turn']) {
+      const button = el('button', { type: 'button', class: `tbt-button tbt-act-${action}`, 'data-act': action });
+      button.addEventListener('click', () => button.getAttribute('aria-disabled') !== 'true' && stage.click(action));
+      this.buttons[action] = button;
+    }
+    this.speed = el('select', { class: 'tbt-speed', 'data-act': 'speed' });
+    this.speed.addEventListener('change', () => {
+      stage.player.speed = Number(this.speed.value);
+      stage.ask('speed', { force: true, value: stage.player.speed });
+    });
+    this.line = el('p', { class: 'tbt-line' });
+    this.notice = el('p', { class: 'tbt-notice' });
+    const { prefill, decode, play, step_back, reset, next_turn } = this.buttons;
+    const player = el('span', { class: 'tbt-player' }, play, this.speed);
+    this.root = el(
+      'div',
+      { class: 'tbt-bar-all' },
+      el(
+        'div',
+        { class: 'tbt-actions', role: 'group' },
+        prefill, decode, player, step_back, reset, next_turn, this.line,
+      ),
+      this.notice,
+    );
+  }
+
+  update({ header, t, player, asked }) {
+    if (!header) return;
+    const can = { ...header.can, play: player.playing || header.can.decode };
+    for (const [action, button] of Object.entries(this.buttons)) {
+      const name = action === 'play' && player.playing ? 'pause' : action;
+      // Not `disabled`: a button that is pressed and greys out for a moment must keep the focus of the keyboard.
+      button.setAttribute('aria-disabled', String(!can[action]));
+      if (button.dataset.drawn === `${name} ${header.language}`) continue;
+      button.dataset.drawn = `${name} ${header.language}`;
+      refill(button, ICONS[name] ? icon(ICONS[name]) : null, el('span', {}, t(name)));
+      button.title = t(`${name}_hint`);
+    }
+    this.buttons.next_turn.hidden = !header.can.next_turn;
+    this.root.firstChild.setAttribute('aria-label', t('actions'));
+    if (this.speed.dataset.language !== header.language) {
+      this.speed.dataset.language = header.language;
+      this.speed.setAttribute('aria-label', t('speed'));
+      refill(this.speed, SPEEDS.map((speed) => el('option', { value: speed }, t('steps_a_second', { speed }))));
+    }
+    if (document.activeElement !== this.speed) this.speed.value = player.playing ? player.speed : header.speed;
+    const working = header.busy || (asked && asked.action !== 'open' && asked.action !== 'speed');
+    this.root.classList.toggle('tbt-working', Boolean(working));
+    this.sayLine(header, t);
+    this.sayNotice(header, t);
+  }
+
+  sayLine({ line, facts }, t) {
+    const on = facts ? el('b', {}, t(facts.use_cache ? 'on' : 'off')) : null;
+    refill(
+      this.line,
+      on ? [t('kv_cache'), ' ', on, ' · '] : null,
+      line ? `${line.model} · ${line.machine}` : null,
+      line?.changed ? el('span', { class: 'tbt-changed' }, t('settings_changed')) : null,
+    );
+  }
+
+  sayNotice({ notice, busy }, t) {
+    const said = notice ?? (busy ? { kind: 'info', text: t('working') } : null);
+    this.notice.hidden = !said;
+    if (!said) return;
+    this.notice.className = `tbt-notice tbt-${said.kind}`;
+    this.notice.setAttribute('role', said.kind === 'refusal' ? 'alert' : 'status');
+    if (this.notice.textContent !== said.text) this.notice.textContent = said.text;
+  }
+}

@@ -1,0 +1,60 @@
+// Where things lie in the picture: pure functions of its width and the run, so that a test can check them.
+
+const LEFT = 34;
+const TOP = 24;
+const RIGHT = 10;
+const LEAST_COLUMNS = 24;
+const TEXT_ROOM = 58; // below, where tokens are written
+const TICK_ROOM = 20; // below, where only numbers fit
+
+/** The picture of `nColumns` positions with `nReserved` reserved, `nLayers` deep, in `width` pixels. */
+export function layout({ width, nColumns, nReserved, nLayers, height }) {
+  const columns = Math.max(nReserved, nColumns, LEAST_COLUMNS);
+  const inner = Math.max(60, width - LEFT - RIGHT);
+  // Cells narrower than two pixels could not show K beside V: then several positions share one.
+  const perBin = Math.max(1, Math.ceil((2 * columns) / inner));
+  const bins = Math.ceil(columns / perBin);
+  const cellWidth = Math.min(26, inner / bins);
+  const cellHeight = Math.max(3, Math.min(92, (height - TOP - TEXT_ROOM) / nLayers));
+  const bottom = TOP + cellHeight * nLayers;
+  const hasText = perBin === 1 && cellWidth >= 10.5;
+  return {
+    width,
+    height: Math.ceil(bottom + (hasText ? TEXT_ROOM : TICK_ROOM)),
+    left: LEFT,
+    top: TOP,
+    right: LEFT + cellWidth * bins,
+    bottom,
+    cellWidth,
+    cellHeight,
+    bins,
+    perBin,
+    hasText,
+    nLayers,
+  };
+}
+
+/** The left edge of a position's column. */
+export function columnX(place, position) {
+  return place.left + Math.floor(position / place.perBin) * place.cellWidth;
+}
+
+/** The position and layer under a point of the picture; null outside the cells. */
+export function cellAt(place, x, y) {
+  if (x < place.left || x >= place.right || y < place.top || y >= place.bottom) return null;
+  return {
+    position: Math.floor((x - place.left) / place.cellWidth) * place.perBin,
+    layer: Math.floor((y - place.top) / place.cellHeight),
+  };
+}
+
+/** Every how many layers a label stands, so that labels keep 14 pixels between them. */
+export function layerStep(place) {
+  return [1, 2, 5, 10, 20, 50].find((step) => step * place.cellHeight >= 14) ?? 100;
+}
+
+/** Every how many positions a number stands, so that numbers keep 40 pixels between them. */
+export function positionStep(place) {
+  const pixels = place.cellWidth / place.perBin;
+  return [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].find((step) => step * pixels >= 40) ?? 2048;
+}

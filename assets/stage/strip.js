@@ -1,0 +1,131 @@
+// The tokens in a row: prompt, produced, the newest. Choosing one says where it lies and what predicted it.
+
+import { el, refill } from './dom.js';
+
+const MOST_CHIPS = 320;
+const FIRST_CHIPS = 60;
+
+export class Strip {
+  constructor(stage) {
+    this.stage = stage;
+    this.list = el('ol', { class: 'tbt-strip' });
+    this.detail = el('p', { class: 'tbt-detail', 'aria-live': 'polite' });
+    this.answer = el('div', { class: 'tbt-text', dir: 'auto', lang: '' });
+    this.label = el('span', { class: 'tbt-label' });
+    this.again = el('p', { class: 'tbt-note tbt-again' });
+    this.root = el(
+      'div',
+      { class: 'tbt-strip-all' },
+      this.list,
+      this.detail,
+      this.again,
+      el('div', { class: 'tbt-answer' }, this.label, this.answer),
+    );
+    this.list.addEventListener('click', (event) => {
+      const chip = event.target.closest('[data-position]');
+      if (chip) stage.choose(Number(chip.dataset.position));
+    });
+    this.list.addEventListener('keydown', (event) => this.keyed(event));
+    this.drawn = { record: null, language: '', positions: [], newest: -1 };
+  }
+
+  update({ header, record, t, selected }) {
+    this.root.hidden = header.total === 0;
+    if (header.total === 0) return;
+    const tokens = record.tokens;
+    this.refillList(header, record, tokens, t);
+    const last = tokens.length - 1;
+    for (const chip of this.list.querySelectorAll('[data-position]')) {
+      const position = Number(chip.dataset.position);
+      const chosen = position === (selected ?? last);
+      chip.classList.toggle('tbt-new', position === last && last >= record.prompt.length);
+      chip.setAttribute('aria-current', chosen);
+      chip.tabIndex = chosen ? 0 : -1;
+    }
+    this.detail.textContent = this.describe(record, tokens, selected ?? last, t);
+    const again = record.facts.computed_again;
+    this.again.hidden = !again;
+    this.again.textContent = again ? t('computed_again', { again, prompt: record.prompt.length }) : '';
+    this.label.textContent = t('produced_text');
+    if (this.answer.textContent !== record.text) this.answer.textContent = record.text;
+  }
+
+  /** Adds what is new; begins anew only when the run, the language or what is left out has changed. */
+  refillList(header, record, tokens, t) {
+    const positions = shown(tokens.length);
+    const { drawn } = this;
+    const grows =
+      drawn.record === record &&
+      drawn.language === header.language &&
+      drawn.positions.length <= positions.length &&
+      drawn.positions.every((position, index) => position === positions[index]) &&
+      positions.length === tokens.length &&
+      drawn.labels.every((label, index) => label === tokens[index][1]);
+    const from = grows ? drawn.positions.length : 0;
+    if (!grows) refill(this.list);
+    for (const position of positions.slice(from)) {
+      if (position === positions[FIRST_CHIPS] && positions.length < tokens.length) {
+        const hidden = tokens.length - positions.length;
+        this.list.append(el('li', { class: 'tbt-more' }, t('tokens_left_out', { count: hidden })));
+      }
+      this.list.append(chipOf(record, tokens, position, t));
+    }
+    this.list.setAttribute('aria-label', t('strip_label', { prompt: record.prompt.length, produced: tokens.length - record.prompt.length }));
+    // The last chip of a step back is gone with the others that came after it.
+    this.drawn = { record, language: header.language, positions, labels: tokens.map((token) => token[1]) };
+    if (from < positions.length) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  describe(record, tokens, position, t) {
+    const [id] = tokens[position];
+    const values = { position, id, token: seen(tokens[position][1]), before: position - 1 };
+    const parts = [t('chip_where', values)];
+    const hasColumn = position < record.nColumns;
+    if (!record.facts.use_cache) parts.push(t('chip_no_cache'));
+    else parts.push(t(hasColumn ? 'chip_column' : 'chip_no_column', values));
+    if (position >= record.prompt.length) {
+      parts.push(t('chip_predicted', { ...values, by: seen(tokens[position - 1][1]) }));
+    } else parts.push(t('chip_given'));
+    if (position === record.prompt.length - 1) parts.push(t('chip_last_of_prompt'));
+    return parts.join(' ');
+  }
+
+  keyed(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+    const chip = event.target.closest('[data-position]');
+    if (!by || !chip) return;
+    event.preventDefault();
+    const all = [...this.list.querySelectorAll('[data-position]')];
+    const next = all[Math.max(0, Math.min(all.length - 1, all.indexOf(chip) + by))];
+    this.stage.choose(Number(next.dataset.position));
+    next.focus();
+  }
+}
+
+/** All positions; of a long run the first few and the newest. */
+function shown(nTokens) {
+  const all = [...Array(nTokens).keys()];
+  return nTokens <= MOST_CHIPS ? all : [...all.slice(0, FIRST_CHIPS), ...all.slice(FIRST_CHIPS - MOST_CHIPS)];
+}
+
+function chipOf(record, tokens, position, t) {
+  const [id, label] = tokens[position];
+  const isPrompt = position < record.prompt.length;
+  const again = position < record.facts.computed_again ? ' tbt-again-chip' : '';
+  const kind = isPrompt ? `tbt-prompt${again}` : 'tbt-produced';
+  return el(
+    'li',
+    {},
+    el(
+      'button',
+      { type: 'button', class: `tbt-chip ${kind}`, 'data-position': position, title: t('chip_title', { position, id }) },
+      el('bdi', {}, label),
+      el('small', {}, id),
+    ),
+  );
+}
+
+/** A token's label, or the mark it is shown by when it is nothing but blanks. */
+function seen(label) {
+  return label.trim() || label;
+}

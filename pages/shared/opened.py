@@ -1,0 +1,137 @@
+"""The dialog behind a figure: what it is, its formula, the formula with this run's values, the result, the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from core.engine.trace import Trace
+from core.estimate.derivation import Factor
+from pages.shared.derivations import OpenedFigure, Sibling, derivation_of
+from pages.shared.html import Html, fill, join
+from pages.shared.language import t
+from pages.shared.names import step_name
+from pages.shared.numbers import MINUS, count, gap_percent, milliseconds, scaled, scaled_bytes
+from pages.shared.source_code import Source
+from pages.shared.units import units
+from pages.shared.visit import Started
+
+CSS = Path(__file__).resolve().parents[2] / "assets" / "opened.css"
+# Pixels: formula and values side by side, each about as wide as a phone's screen.
+WIDTH = 860
+# How LaTeX's symbols are written in plain text, and those whose key in the catalogue is not that text.
+_GLYPHS = {"\\mathrm": "", "{": "", "}": "", "\\beta": "β", "\\lceil ": "⌈", " \\rceil": "⌉"}
+_SYMBOL_KEYS = {"β": "beta", "⌈n / β⌉": "blocks"}
+
+
+def show_opened(figure: str, started: Started, trace: Trace, step: int, waiting_seconds: float) -> None:
+    """Opens the dialog of a figure that `derivations.is_figure` knows; call it once a click, also in a fragment."""
+    opened = derivation_of(figure, started, trace, step, waiting_seconds=waiting_seconds)
+    name = word(f"figure_{figure}")
+    if not opened.of_the_run:
+        name = word("figure_of_step", figure=name, step=step_name(step, trace.steps[step]))
+    st.dialog(name, width=WIDTH)(_show)(opened)
+
+
+def word(key: str, **values: object) -> str:
+    """A text of the derivations' own catalogue in the visitor's language."""
+    return t(f"derivations.{key}", **values)
+
+
+def _show(opened: OpenedFigure) -> None:
+    st.html(CSS)
+    st.html(_block(join(fill("<p>{text}</p>", text=word(key)) for key in opened.about)))
+    with st.container(key="opened_formulas", gap="xsmall"):
+        in_symbols, in_values = st.columns(2)
+        with in_symbols:
+            _label(word("formula"))
+            st.latex(opened.derivation.formula(word))
+        with in_values:
+            _label(word("substituted"))
+            st.latex(opened.derivation.substituted())
+        st.html(_block(_legend(opened)))
+    st.html(_block(_result(opened)))
+    with st.expander(word("code")):
+        for source in opened.sources:
+            _code(source)
+
+
+def _block(body: Html) -> Html:
+    return fill('<div class="tbt-opened">{body}</div>', body=body)
+
+
+def _label(text: str) -> None:
+    st.html(_block(fill("<h3>{text}</h3>", text=text)))
+
+
+def _legend(opened: OpenedFigure) -> Html:
+    """What each symbol stands for, and its value; times are named in the formula itself."""
+    named = (factor for factor in opened.derivation.factors if isinstance(factor.value, int))
+    return fill("<dl>{rows}</dl>", rows=join({_legend_row(factor): None for factor in named}))
+
+
+def _legend_row(factor: Factor) -> Html:
+    plain = factor.symbol
+    for latex, glyph in _GLYPHS.items():
+        plain = plain.replace(latex, glyph)
+    symbol, _, below = plain.partition("_")
+    key = "_".join(filter(None, ("symbol", _SYMBOL_KEYS.get(plain, plain), factor.subscript)))
+    below = word(factor.subscript) if factor.subscript else below
+    return fill(
+        "<div><dt><i>{symbol}</i>{below} = {value}</dt><dd>{text}</dd></div>",
+        symbol=symbol,
+        below=fill("<sub>{below}</sub>", below=below) if below else Html(""),
+        value=count(int(factor.value)),
+        text=word(key),
+    )
+
+
+def _result(opened: OpenedFigure) -> Html:
+    main, rounded = _amounts(opened.value, opened.derivation.unit)
+    rows = join(_compared(opened, sibling) for sibling in opened.siblings)
+    return fill(
+        '<h3>{label}</h3><p class="tbt-opened-result">{main}{rounded}</p>{compared}',
+        label=word("result"),
+        main=main,
+        rounded=fill("<small>{text}</small>", text=rounded) if rounded else Html(""),
+        compared=fill("<h3>{label}</h3>{rows}", label=word("compared"), rows=rows) if opened.siblings else Html(""),
+    )
+
+
+def _amounts(value: int | float | None, unit: str) -> tuple[str, str]:
+    """A value to the last digit, and rounded with a prefix where that says something new."""
+    if value is None:
+        return word("not_yet"), ""
+    if unit == "s":
+        return f"{value * 1000:,.3f} ms", milliseconds(value) if value >= 1 else ""
+    whole = int(value)
+    exact = f"{count(whole)} {unit or word('pairs')}"
+    if abs(whole) < 1000 or not unit:
+        return exact, ""
+    return exact, scaled_bytes(whole, units()) if unit == "B" else f"{scaled(whole)}{unit}"
+
+
+def _compared(opened: OpenedFigure, sibling: Sibling) -> Html:
+    """A sibling, and how far the two are apart; a gap of zero is shown."""
+    own, unit = int(opened.value or 0), opened.derivation.unit
+    value, reference = (own, sibling.value) if sibling.is_reference else (sibling.value, own)
+    gap = value - reference
+    sign = "+" if gap > 0 else MINUS if gap < 0 else ""
+    share = f" ({gap_percent(value, reference)})" if gap and reference else ""
+    return fill(
+        '<p class="tbt-opened-compared"><span>{name}</span><span>{amount}</span>'
+        "<span>{gap_word} <b>{gap}</b></span></p>",
+        name=word(f"figure_{sibling.name}"),
+        amount=_amounts(sibling.value, unit)[0],
+        gap_word=word("gap"),
+        gap=f"{sign}{_amounts(abs(gap), unit)[0]}{share}",
+    )
+
+
+def _code(source: Source) -> None:
+    _label(f"{source.path} · {source.name}")
+    if source.code is None:
+        st.html(_block(fill("<p>{text}</p>", text=word("no_code", name=source.name))))
+    else:
+        st.code(source.code)

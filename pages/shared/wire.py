@@ -1,0 +1,142 @@
+"""The stage's byte format: a run's record as frames that the component in the browser takes in.
+
+A frame is "TBT1", the header's length (uint32, little endian), the header as JSON in UTF-8, then one byte a cell: for
+each new column, each layer, K then V, each KV head. A frame carries a range of steps: the component says what it has,
+the answer begins there, so a lost or repeated frame does no harm. What a step adds does not grow with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.engine.trace import Recorded, StepEvent, Trace
+from core.model.sampling import Candidate
+from core.model.text.tokenizer import Tokenizer
+from pages.shared.visit import Started
+
+MAGIC = b"TBT1"
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+# Norms between these quantiles of the prompt's own columns take the whole range of a cell's byte.
+FAINTEST, STRONGEST = 0.02, 0.98
+
+
+def pack(header: Mapping[str, Any], cells: bytes = b"") -> bytes:
+    """A frame. `header` holds JSON values only; NaN and infinity are a ValueError."""
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return MAGIC + struct.pack("<I", len(text)) + text + cells
+
+
+def unpack(frame: bytes) -> tuple[dict[str, Any], bytes]:
+    """A frame's header and cells. Raises ValueError for bytes that are none."""
+    if frame[:4] != MAGIC or len(frame) < 8:
+        raise ValueError("not a frame of the stage")
+    end = 8 + struct.unpack_from("<I", frame, 4)[0]
+    return json.loads(frame[8:end]), frame[end:]
+
+
+def run_header(started: Started, trace: Trace, start: int, *, waiting_seconds: float) -> dict[str, Any]:
+    """What a frame says of a run: facts that hold for all of it, and the steps from `start` on."""
+    config, tokenizer = started.model.config, started.model.tokenizer
+    pieces = "".join(step.sampled.text for step in trace.steps if step.sampled)
+    header: dict[str, Any] = {
+        "start": start,
+        "total": len(trace.steps),
+        "facts": {
+            "model": started.model.name,
+            "n_layers": config.n_layers,
+            "n_heads": config.n_heads,
+            "n_kv_heads": config.n_kv_heads,
+            "head_dim": config.head_dim,
+            "element_bytes": started.model.transformer.dtype.itemsize,
+            "use_cache": started.config.use_cache,
+            "greedy": started.config.sampling.is_greedy,
+            "in_chat": started.in_chat,
+            "n_turns": len([message for message in started.history if message.role == "user"]),
+            "computed_again": started.computed_again,
+            "waiting_s": waiting_seconds,
+            "tokenising_s": trace.tokenising_seconds,
+            "tail": trace.text[len(pieces) :],
+        },
+        "steps": [step_record(tokenizer, event) for event in trace.steps[start:]],
+    }
+    if start == 0:
+        header["prompt"] = [[token_id, tokenizer.token_label(token_id)] for token_id in trace.prompt_ids]
+        header["scales"] = np.round(scales(trace), 4).reshape(config.n_layers, 4).tolist()
+    return header
+
+
+def step_record(tokenizer: Tokenizer, event: StepEvent) -> dict[str, Any]:
+    """One step as JSON: base units, nothing rounded but probabilities."""
+    sampled = event.sampled
+    return {
+        "phase": str(event.phase),
+        "n_tokens": event.n_tokens,
+        "new": event.new_positions,
+        "reused": event.reused_positions,
+        "flops_chapter": event.flops_chapter,
+        "flops_exact": event.flops_exact,
+        "kv_bytes": event.kv_bytes,
+        "kv_formula": event.kv_bytes_formula,
+        "kv_reserved": event.kv_reserved_bytes,
+        "bytes_read": event.bytes_read,
+        "model_s": event.seconds,
+        "sampling_s": sampled.seconds if sampled else 0.0,
+        "token": [sampled.token_id, sampled.label] if sampled else None,
+        "text": sampled.text if sampled else "",
+        "candidates": [_candidate(tokenizer, candidate) for candidate in sampled.candidates] if sampled else [],
+        "kept": sampled.kept_count if sampled else 0,
+        "kept_mass": round(sampled.kept_mass, 6) if sampled else 0.0,
+    }
+
+
+def cells(trace: Trace, start: int) -> bytes:
+    """The columns that the steps from `start` on added, one byte a cell: the norm of its K or V on the run's scale."""
+    ranges = scales(trace)
+    columns = [
+        _columns(trace.steps[number].recorded, _n_added(trace, number)) for number in range(start, len(trace.steps))
+    ]
+    if not columns:
+        return b""
+    norms = np.concatenate(columns)  # (n_added, L, 2, n_kv)
+    low, high = ranges[:, :, :1], ranges[:, :, 1:]  # (L, 2, 1) each, over the heads of a cell
+    levels: Bytes = np.clip(np.rint(255 * (norms - low) / (high - low)), 0, 255).astype(np.uint8)
+    return levels.tobytes()
+
+
+def scales(trace: Trace) -> Floats:
+    """The norms [L, 2, 2] of the faintest and the strongest cell, per layer, for K and for V.
+
+    They come from the prompt's columns alone, so a cell that is drawn once never changes its colour.
+    """
+    norms = _columns(trace.steps[0].recorded, trace.steps[0].new_positions)  # (P, L, 2, n_kv)
+    low, high = np.quantile(norms, (FAINTEST, STRONGEST), axis=(0, 3))  # (L, 2) each
+    wide = np.maximum(high - low, 0.05 * np.maximum(high, 1e-6))  # a prompt of one token has hardly any range
+    return np.stack([low, low + wide], axis=-1).astype(np.float32)
+
+
+def _columns(recorded: Recorded, n_last: int) -> Floats:
+    """The norms of a step's last `n_last` new positions, position first: [n_last, L, 2, n_kv]."""
+    if recorded.key_norms is None or recorded.value_norms is None:
+        raise ValueError("this run's record keeps no norms of keys and values")
+    both = np.stack([recorded.key_norms, recorded.value_norms], axis=1)  # (L, n_kv, n_new) → (L, 2, n_kv, n_new)
+    return both[..., both.shape[-1] - n_last :].transpose(3, 0, 1, 2)
+
+
+def _n_added(trace: Trace, number: int) -> int:
+    """Positions that step brought: all of a prompt, then one a step, also where it computes every position again."""
+    before = trace.steps[number - 1].n_tokens if number else 0
+    return trace.steps[number].n_tokens - before
+
+
+def _candidate(tokenizer: Tokenizer, candidate: Candidate) -> list[Any]:
+    """[id, label, the model's own probability, the one drawn from, kept]."""
+    label = tokenizer.token_label(candidate.token_id)
+    before, after = round(candidate.probability, 6), round(candidate.probability_kept, 6)
+    return [candidate.token_id, label, before, after, candidate.kept]

@@ -1,0 +1,175 @@
+"""One browser tab: what its visitor does on the pages, and what stands on their screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+
+PAGE_1 = "/prefill_and_decode"
+AT_REST = "[data-testid='stApp'][data-test-connection-state='CONNECTED'][data-test-script-state='notRunning']"
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DOUBLE_CLICK_SECONDS = 0.26  # the stage takes two clicks on one button within a quarter of a second for one
+PATIENCE_MS = 60_000
+
+# All that the stage shows, read in one moment.
+SCREEN = """() => {
+  const stage = document.querySelector('.tbt-stage');
+  const text = (selector) => stage.querySelector(selector)?.textContent ?? '';
+  const chips = [...stage.querySelectorAll('.tbt-strip [data-position]')].map((chip) => ({
+    position: Number(chip.dataset.position),
+    id: Number(chip.querySelector('small').textContent),
+    label: chip.querySelector('bdi').textContent,
+    kind: ['tbt-prompt', 'tbt-produced'].find((name) => chip.classList.contains(name)),
+    isNewest: chip.classList.contains('tbt-new'),
+  }));
+  const isShown = (box) => Boolean(box) && box.getClientRects().length > 0;
+  return {
+    steps: Number(stage.dataset.steps),
+    chips,
+    text: text('.tbt-text'),
+    detail: text('.tbt-detail'),
+    ledger: [...stage.querySelectorAll('.tbt-table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent)),
+    picture: isShown(stage.querySelector('canvas')) ? stage.querySelector('canvas').getAttribute('aria-label') : '',
+    notice: isShown(stage.querySelector('.tbt-bar-all .tbt-notice')) ? text('.tbt-bar-all .tbt-notice') : '',
+  };
+}"""
+
+
+@dataclass
+class Visitor:
+    """A tab, and what went wrong in it."""
+
+    page: Page
+    address: str
+    problems: list[str] = field(default_factory=list)
+    _last_click: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", self._asked)
+
+    def open(self, path: str = "/") -> Visitor:
+        self.page.goto(self.address + path)
+        return self.at_rest()
+
+    def open_stage(self, **settings: Any) -> Visitor:
+        """Opens page 1 with these settings in its address, and waits for the stage."""
+        self.page.goto(f"{self.address}{PAGE_1}?{urlencode(settings)}")
+        return self.on_stage()
+
+    def on_stage(self) -> Visitor:
+        """Waits until page 1 stands there with its stage."""
+        self.page.wait_for_selector(".tbt-stage[data-version]", timeout=PATIENCE_MS)
+        return self.at_rest()
+
+    def at_rest(self) -> Visitor:
+        """Waits until the page has answered; what was just done needs a moment until the page knows of it."""
+        self.page.wait_for_timeout(120)
+        self.page.wait_for_selector(AT_REST, timeout=PATIENCE_MS)
+        return self
+
+    def button(self, action: str) -> Locator:
+        return self.page.locator(f".tbt-stage [data-act={action}]")
+
+    def can(self, action: str) -> bool:
+        return self.button(action).get_attribute("aria-disabled") == "false"
+
+    def click(self, action: str) -> Visitor:
+        """Clicks a button of the stage as soon as it can be pressed, and never so that it looks like a double click."""
+        self.page.wait_for_selector(f".tbt-stage [data-act={action}][aria-disabled=false]", timeout=PATIENCE_MS)
+        self.page.wait_for_timeout(max(0.0, 1000 * (self._last_click + DOUBLE_CLICK_SECONDS - time.monotonic())))
+        self.button(action).click()
+        self._last_click = time.monotonic()
+        return self
+
+    def press(self, action: str, steps: int) -> Visitor:
+        """Clicks a button and waits until so many steps are on the screen."""
+        return self.click(action).shows(steps)
+
+    def shows(self, steps: int) -> Visitor:
+        """Waits until so many steps are on the screen, the picture included, and the page is done."""
+        painted = f"[data-painted='{steps}']" if steps else ""
+        self.page.wait_for_selector(f".tbt-stage[data-steps='{steps}']{painted}", timeout=PATIENCE_MS)
+        self.page.wait_for_selector(AT_REST, timeout=PATIENCE_MS)
+        return self
+
+    def shows_more_than(self, steps: int) -> Visitor:
+        """Waits until more than so many steps are on the screen."""
+        self.page.wait_for_function(
+            "steps => Number(document.querySelector('.tbt-stage').dataset.steps) > steps", arg=steps, timeout=PATIENCE_MS
+        )
+        return self
+
+    @property
+    def steps(self) -> int:
+        """How many steps are on the screen."""
+        return int(self.page.locator(".tbt-stage").get_attribute("data-steps") or 0)
+
+    def screen(self) -> dict[str, Any]:
+        """What the stage shows, all read in one moment."""
+        shown: dict[str, Any] = self.page.evaluate(SCREEN)
+        return shown
+
+    def labels(self, kind: str) -> list[str]:
+        """The tokens of a kind: "prompt" or "produced" (the newest one included)."""
+        return [chip["label"] for chip in self.screen()["chips"] if chip["kind"] == f"tbt-{kind}"]
+
+    def write_prompt(self, prompt: str) -> Visitor:
+        """Types a prompt and leaves the box."""
+        self.page.locator(".st-key-prompt textarea").fill(prompt)
+        self.page.locator(".st-key-prompt textarea").blur()
+        return self.at_rest()
+
+    def set_number(self, key: str, value: str, **address: str) -> Visitor:
+        """Fills a number field and leaves it; waits until the page's address holds what is given."""
+        field_ = self.page.locator(f".st-key-{key} input")
+        field_.fill(value)
+        field_.press("Enter")
+        return self.address_says(**address)
+
+    def address_says(self, **words: str) -> Visitor:
+        """Waits until the address holds these settings: the page has taken them in."""
+        self.page.wait_for_function(
+            "words => Object.entries(words).every(([name, word]) => new URLSearchParams(location.search).get(name) === word)",
+            arg=dict(words),
+            timeout=PATIENCE_MS,
+        )
+        return self
+
+    def switch(self, label: str, heading: str) -> Visitor:
+        """Chooses a language by its name, and waits until the heading speaks it."""
+        self.page.locator(".st-key-language_switch").get_by_text(label, exact=True).click()
+        self.page.wait_for_function(
+            "heading => document.querySelector('h1')?.innerText.includes(heading)", arg=heading, timeout=PATIENCE_MS
+        )
+        return self
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        # Streamlit looks for its own endpoints below the page's path first; on a deep link these are not there.
+        if message.type == "error" and "/_stcore/" not in message.location.get("url", ""):
+            self.problems.append(message.text)
+
+    def _asked(self, request: Request) -> None:
+        own = (self.address, self.address.replace("http", "ws"), "data:", "blob:")
+        if not request.url.startswith(own):
+            self.problems.append(f"asked {request.url}")
+
+
+def copies_of(storage: Mapping[str, str]) -> str:
+    """A script that gives a new tab what another tab keeps for itself, as a browser does when a tab is duplicated."""
+    pairs = ";".join(f"sessionStorage.setItem({name!r}, {value!r})" for name, value in storage.items())
+    return f"if (!sessionStorage.length) {{ {pairs} }}"

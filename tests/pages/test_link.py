@@ -1,0 +1,202 @@
+"""Settings in the address: each of them there and back, nonsense ignored, the visitor's values above the link's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.words import LANGUAGES
+from pages.shared.link import LONGEST_IN_LINK, SETTINGS, Setting
+from pages.shared.prompts import default_prompt
+from pages.shared.resources import shelf
+from tests.pages.conftest import FRAME, PREFILL_AND_DECODE
+
+OpenPage = Callable[..., AppTest]
+
+# For each setting a word that is not the default, and what st.session_state then holds.
+OTHER = {
+    "lang": ("en", "en"),
+    "units": ("decimal", "decimal"),
+    "model": ("tiny", "tiny"),
+    "chat": ("0", False),
+    "system": ("Answer in $5 & <b>rhyme</b>?", "Answer in $5 & <b>rhyme</b>?"),
+    "cache": ("0", False),
+    "temp": ("0.7", 0.7),
+    "topk": ("40", 40),
+    "topp": ("0.95", 0.95),
+    "seed": ("2147483647", 2147483647),
+    "max": ("1024", 1024),
+    "speed": ("8", 8),
+    "prompt": ("你好 = a&b+c\n# %20", "你好 = a&b+c\n# %20"),
+}
+NONSENSE = {
+    "lang": ["fr", "EN", "<script>", "zh-CN", ""],
+    "units": ["metric", "1", ""],
+    "model": ["gpt-5", "../../etc/passwd", "/tmp/x.gguf", ""],
+    "chat": ["2", "yes", "-1", ""],
+    "cache": ["on", "01", " 1"],
+    "temp": ["-1", "nan", "inf", "1e3", "5.01", "0,5", "٣", "1_0", " 1", ".5", "9" * 400],
+    "topk": ["-1", "1.5", "1000001", "0x10", "１", "9" * 400],
+    "topp": ["1.0001", "-0.1", "NaN", ""],
+    "seed": ["2147483648", "-1", "1e3", "seed", ""],
+    "max": ["0", "1025", "-64", "many"],
+    "speed": ["3", "0", "4.0", "1000"],
+}
+CASES = [(name, word) for name, words in NONSENSE.items() for word in words]
+
+
+def follow(lang: str, **link: str) -> AppTest:
+    """A session that began with a link, on page 1."""
+    session = AppTest.from_file(str(FRAME), default_timeout=120)
+    session.query_params["lang"] = lang
+    for name, word in link.items():
+        session.query_params[name] = word
+    session.run()
+    session.switch_page(PREFILL_AND_DECODE).run()
+    assert not session.exception
+    return session
+
+
+def address(session: AppTest) -> dict[str, str]:
+    return {name: str(word[0] if isinstance(word, list) else word) for name, word in session.query_params.items()}
+
+
+def test_the_cases_are_complete() -> None:
+    assert list(OTHER) == [setting.name for setting in SETTINGS]
+    texts = {"system", "prompt"}  # any text is a prompt
+    assert set(NONSENSE) == set(OTHER) - texts
+
+
+def test_every_setting_goes_into_the_link_and_comes_out_of_it() -> None:
+    words = {name: word for name, (word, _) in OTHER.items()}
+    session = follow(words.pop("lang"), **words)
+    assert address(session) == {"lang": "en", **words}
+    for setting in SETTINGS:
+        assert session.session_state[setting.key] == OTHER[setting.name][1], setting.name
+    assert session.number_input(key="temperature").value == 0.7
+    assert session.text_area(key="prompt").value == OTHER["prompt"][1]
+    assert session.selectbox(key="model").value == "tiny" and not session.toggle(key="use_cache").value
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_setting_reads_what_it_writes(setting: Setting) -> None:
+    word, value = OTHER[setting.name]
+    assert setting.read(word) == value and setting.write(value) == word
+    for written in {"temp": (0.1 + 0.2, 1e-05, 5.0), "topp": (0.0, 1.0, 1 / 3)}.get(setting.name, ()):
+        assert setting.read(setting.write(written)) == written
+
+
+@pytest.mark.parametrize(("name", "word"), CASES)
+def test_nonsense_is_not_read(name: str, word: str) -> None:
+    setting = next(setting for setting in SETTINGS if setting.name == name)
+    with pytest.raises(ValueError):
+        setting.read(word)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_link_of_nonsense_is_a_link_of_nothing(language: str) -> None:
+    words = {name: words[0] for name, words in NONSENSE.items() if name != "lang"}
+    session = follow(language, **words, other="<img src=x>", visit="a", language="fr", Seed="7")
+    assert address(session) == {"lang": language}
+    assert session.text_area(key="prompt").value == default_prompt(shelf().choices[0], language)
+
+
+def test_a_text_goes_into_the_link_up_to_its_length() -> None:
+    session = follow("en", prompt="字" * LONGEST_IN_LINK)
+    assert address(session)["prompt"] == "字" * LONGEST_IN_LINK
+    session.text_area(key="prompt").set_value("字" * (LONGEST_IN_LINK + 1)).run()
+    assert address(session) == {"lang": "en"} and len(session.session_state["prompt"]) == LONGEST_IN_LINK + 1
+    assert len(follow("en", prompt="a" * (LONGEST_IN_LINK + 1)).text_area(key="prompt").value) < 100
+    empty = follow("en", prompt="")
+    assert empty.text_area(key="prompt").value == "" and address(empty)["prompt"] == ""
+
+
+def test_the_visitors_value_counts_more_than_a_later_address() -> None:
+    session = follow("en", seed="5")
+    session.number_input(key="seed").set_value(6).run()
+    session.query_params["seed"] = "9"
+    session.query_params["lang"] = "zh"
+    session.run()
+    assert session.number_input(key="seed").value == 6 and session.session_state["language"] == "en"
+    assert address(session) == {"lang": "en", "seed": "6"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_settings_survive_a_visit_to_another_page_and_stay_out_of_its_address(
+    open_page: OpenPage, language: str
+) -> None:
+    session = open_page(language)
+    session.number_input(key="seed").set_value(77)
+    session.number_input(key="top_p").set_value(0.5)
+    session.toggle(key="use_cache").set_value(False)
+    session.text_area(key="prompt").set_value("a_b $c$").run()
+    session.switch_page("0_home.py").run()
+    assert address(session) == {"lang": language}
+    session.switch_page(PREFILL_AND_DECODE).run()
+    assert session.number_input(key="seed").value == 77 and session.number_input(key="top_p").value == 0.5
+    assert not session.toggle(key="use_cache").value and session.text_area(key="prompt").value == "a_b $c$"
+    assert address(session) == {"lang": language, "cache": "0", "topp": "0.5", "seed": "77", "prompt": "a_b $c$"}
+
+
+def test_a_setting_back_at_its_default_leaves_the_address(open_page: OpenPage) -> None:
+    session = open_page("en")
+    session.number_input(key="max_new").set_value(8).run()
+    assert address(session) == {"lang": "en", "max": "8"}
+    session.number_input(key="max_new").set_value(64).run()
+    assert address(session) == {"lang": "en"}
+
+
+def a_session_that_gets_its_settings_back() -> None:
+    import streamlit as st
+
+    from pages.shared.link import apply_settings, fill_in_defaults, settings_now
+
+    if "given" in st.session_state:
+        apply_settings(st.session_state["given"])
+    fill_in_defaults()
+    st.session_state["now"] = settings_now()
+
+
+def test_settings_can_be_put_away_and_given_back() -> None:
+    given = {name: word for name, (word, _) in OTHER.items() if name not in ("lang", "units")}
+    given["prompt"] = "字" * 100_000
+    for wanted in (given, {**given, "seed": "x", "nothing": "1"}):
+        session = AppTest.from_function(a_session_that_gets_its_settings_back)
+        session.session_state["given"] = wanted
+        session.run()
+        seed = given["seed"] if wanted is given else "0"
+        assert not session.exception and session.session_state["now"] == {**given, "seed": seed}
+
+
+def test_without_a_link_all_settings_are_at_their_defaults() -> None:
+    session = AppTest.from_function(a_session_that_gets_its_settings_back)
+    session.session_state["language"] = "zh"
+    now = session.run().session_state["now"]
+    first = shelf().choices[0]
+    assert now == {
+        "model": first, "chat": "1", "system": "", "cache": "1", "temp": "0", "topk": "0", "topp": "1", "seed": "0",
+        "max": "64", "speed": "4", "prompt": default_prompt(first, "zh"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("link", "otherwise"),
+    [({}, False), ({"seed": "7", "temp": "0.70"}, False), ({"seed": "8", "temp": "0.7"}, True), ({"seed": "x"}, False)],
+)
+def test_a_refresh_is_told_from_another_link_in_the_same_tab(link: dict[str, str], otherwise: bool) -> None:
+    session = AppTest.from_function(a_session_that_compares)
+    for name, word in link.items():
+        session.query_params[name] = word
+    session.run()
+    assert session.session_state["otherwise"] is otherwise and not session.exception
+
+
+def a_session_that_compares() -> None:
+    import streamlit as st
+
+    from pages.shared.link import link_says_otherwise, read_link
+
+    read_link()
+    st.session_state["otherwise"] = link_says_otherwise({"seed": "7", "temp": "0.7", "prompt": "a"})
