@@ -193,5 +193,6 @@ function takeaway(record, t) {
     return t('takeaway_no_cache', { steps: steps.length, computed, cached: newest.n_tokens, times });
   }
   if (steps.length === 1) return t('takeaway_prefill', { prompt: first.new, token });
-  return t('takeaway_decode', { prompt: first.new, steps: steps.length - 1, token });
+  const words = steps.length === 2 ? 'takeaway_decode_once' : 'takeaway_decode';
+  return t(words, { prompt: first.new, steps: steps.length - 1, token });
 }

@@ -218,4 +218,4 @@ def _aligned(symbol: str, lines: list[str], lead: str) -> str:
     if len(lines) == 1:
         return f"{symbol} = {lines[0]}"
     rows = [f"{symbol} &= {lines[0]}", *(f"&{lead}{line}" for line in lines[1:])]
-    return "\\begin{aligned} " + " \\\\ ".join(rows) + " \\end{aligned}"
+    return "\\begin{aligned} " + " \\\\[3pt] ".join(rows) + " \\end{aligned}"

@@ -64,8 +64,9 @@ def _listen() -> None:
     raw = st.session_state[KEY].get("event")
     st.session_state[HEARD] = raw
     event = read_event(raw)
-    if event is not None and event.action in SETTING_EVENTS:
-        st.rerun(LABORATORY)  # the stage alone would be drawn again, and not the settings
+    if event is not None and event.action in (*SETTING_EVENTS, "prefill"):
+        # The stage alone would be drawn again: without the settings that change, or with a prompt that is out of date.
+        st.rerun(LABORATORY)
 
 
 def _component() -> Any:

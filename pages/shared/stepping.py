@@ -10,7 +10,7 @@ from pages.shared import wire
 from pages.shared.controls import Controls
 from pages.shared.facts import machine_line
 from pages.shared.language import language, t
-from pages.shared.link import SPEEDS, apply_settings
+from pages.shared.link import SPEEDS, apply_settings, link_says_otherwise
 from pages.shared.numbers import count
 from pages.shared.resources import engine, keeper
 from pages.shared.stage import ACTIONS, KEY, Event
@@ -57,7 +57,8 @@ def change_settings(event: Event | None) -> None:
         kept = keeper().copy(event.name)  # a refreshed or duplicated tab gets its run and settings back
         if kept is not None:
             st.session_state["visit"], settings = kept
-            apply_settings(settings)
+            if not link_says_otherwise(settings):
+                apply_settings(settings)
 
 
 def carry_out(event: Event | None, visit: Visit, asked: Controls) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -27,23 +27,22 @@ PATIENCE_MS = 60_000
 # All that the stage shows, read in one moment.
 SCREEN = """() => {
   const stage = document.querySelector('.tbt-stage');
-  const text = (selector) => stage.querySelector(selector)?.textContent ?? '';
-  const chips = [...stage.querySelectorAll('.tbt-strip [data-position]')].map((chip) => ({
-    position: Number(chip.dataset.position),
-    id: Number(chip.querySelector('small').textContent),
-    label: chip.querySelector('bdi').textContent,
-    kind: ['tbt-prompt', 'tbt-produced'].find((name) => chip.classList.contains(name)),
-    isNewest: chip.classList.contains('tbt-new'),
-  }));
-  const isShown = (box) => Boolean(box) && box.getClientRects().length > 0;
+  const shown = (selector) => [...stage.querySelectorAll(selector)].filter((box) => box.getClientRects().length);
+  const text = (selector) => shown(selector)[0]?.textContent ?? '';
   return {
     steps: Number(stage.dataset.steps),
-    chips,
+    chips: shown('.tbt-strip [data-position]').map((chip) => ({
+      position: Number(chip.dataset.position),
+      id: Number(chip.querySelector('small').textContent),
+      label: chip.querySelector('bdi').textContent,
+      kind: ['tbt-prompt', 'tbt-produced'].find((name) => chip.classList.contains(name)),
+      isNewest: chip.classList.contains('tbt-new'),
+    })),
     text: text('.tbt-text'),
     detail: text('.tbt-detail'),
-    ledger: [...stage.querySelectorAll('.tbt-table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent)),
-    picture: isShown(stage.querySelector('canvas')) ? stage.querySelector('canvas').getAttribute('aria-label') : '',
-    notice: isShown(stage.querySelector('.tbt-bar-all .tbt-notice')) ? text('.tbt-bar-all .tbt-notice') : '',
+    ledger: shown('.tbt-table tbody tr').map((row) => [...row.cells].map((cell) => cell.textContent)),
+    picture: shown('.tbt-picture canvas')[0]?.getAttribute('aria-label') ?? '',
+    notice: text('.tbt-bar-all .tbt-notice'),
   };
 }"""
 
@@ -119,6 +118,12 @@ class Visitor:
         """How many steps are on the screen."""
         return int(self.page.locator(".tbt-stage").get_attribute("data-steps") or 0)
 
+    def settled(self) -> int:
+        """How many steps are on the screen once none is under way: for a page that was just paused."""
+        self.page.wait_for_selector(".tbt-stage:not(:has(.tbt-working))", timeout=PATIENCE_MS)
+        self.page.wait_for_selector(AT_REST, timeout=PATIENCE_MS)
+        return self.steps
+
     def screen(self) -> dict[str, Any]:
         """What the stage shows, all read in one moment."""
         shown: dict[str, Any] = self.page.evaluate(SCREEN)
@@ -169,7 +174,11 @@ class Visitor:
             self.problems.append(f"asked {request.url}")
 
 
-def copies_of(storage: Mapping[str, str]) -> str:
-    """A script that gives a new tab what another tab keeps for itself, as a browser does when a tab is duplicated."""
-    pairs = ";".join(f"sessionStorage.setItem({name!r}, {value!r})" for name, value in storage.items())
-    return f"if (!sessionStorage.length) {{ {pairs} }}"
+def duplicate(original: Visitor, tab: Visitor) -> Visitor:
+    """Makes a new tab what *duplicate tab* makes it: the same address, and a copy of what the tab keeps for itself."""
+    kept = original.page.evaluate("Object.entries(sessionStorage)")
+    tab.page.add_init_script(
+        f"if (!sessionStorage.length) for (const [name, value] of {json.dumps(kept)}) sessionStorage.setItem(name, value);"
+    )
+    tab.page.goto(original.page.url)
+    return tab

@@ -52,7 +52,7 @@ def number(latex: str) -> int:
 def evaluated(latex: str) -> int:
     """What the right-hand side of a substituted formula comes to, reckoned from its text alone."""
     text = BRACE.sub(lambda found: found[1], latex).replace("{,}", "").replace("\\cdot", "*").replace("\\quad", "")
-    text = re.sub(r"\\(?:begin|end)\{aligned\}|\\\\|&", " ", text).split("=", 1)[1]
+    text = re.sub(r"\\(?:begin|end)\{aligned\}|\\\\\[3pt\]|&", " ", text).split("=", 1)[1]
     text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1) // (\2))", text)
     text = re.sub(r"\{(\d+)\}\^\{(\d+)\}", r"\1 ** \2", text)
     assert re.fullmatch(r"[\d\s*+()/-]+", text), text
@@ -142,7 +142,7 @@ def test_a_sum_has_one_term_a_line_with_its_name_and_its_value() -> None:
     derivation = prefill_chapter_derivation(CHAPTER, total, 1024)
     formula, values = derivation.formula(key), derivation.substituted()
     assert formula == (
-        "\\begin{aligned} C_{\\mathrm{prefill}} &= \\underbrace{2\\, n\\, P}_{\\text{parameters}} \\\\ "
+        "\\begin{aligned} C_{\\mathrm{prefill}} &= \\underbrace{2\\, n\\, P}_{\\text{parameters}} \\\\[3pt] "
         "&\\quad + \\underbrace{4\\, L\\, {n}^{2}\\, d}_{\\text{attention}} \\end{aligned}"
     )
     assert values.count("\\\\") == 1 and "{1{,}024}^{2}" in values

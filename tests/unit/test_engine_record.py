@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from core.engine import recorder as recorder_module
-from core.engine.recorder import RecordConfig
+from core.engine.recorder import RecordConfig, Recorder
 from core.engine.run import Run, RunConfig
 from core.engine.steps import decode_one_token, generate, prefill, recompute_one_token, step
-from core.engine.trace import Phase, StepEvent
+from core.engine.trace import Phase, Recorded, StepEvent
 from core.model.load import LanguageModel
 from core.refusal import Refusal
 from tests.peer import our_logits, peer_attention, random_ids, random_pair
@@ -211,7 +211,13 @@ def test_what_is_not_asked_for_is_not_computed(model: LanguageModel, monkeypatch
 
     for name in ("attention_weights", "attention_row", "read_only"):
         monkeypatch.setattr(recorder_module, name, never)
-    monkeypatch.setattr(recorder_module.Recorder, "saw_queries", never)
+    recorded = recorder_module.Recorder.recorded
+
+    def with_nothing_kept(self: Recorder, *arguments: Any) -> Recorded:
+        assert not self._queries
+        return recorded(self, *arguments)
+
+    monkeypatch.setattr(recorder_module.Recorder, "recorded", with_nothing_kept)
     monkeypatch.setattr("core.model.kv_cache.KVCache.columns", never)
     monkeypatch.setattr("core.engine.steps.filter_probabilities", never)
     assert len(recorded_run(model, RecordConfig()).output_ids) == N_NEW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 from core.engine import steps as steps_module
 from core.engine.recorder import RecordConfig
-from core.engine.run import Run, RunConfig
+from core.engine.run import Interrupted, Run, RunConfig
 from core.engine.steps import decode_one_token, generate, prefill, step
 from core.engine.trace import Phase
 from core.model.load import LanguageModel, load_model
@@ -161,6 +161,28 @@ def test_a_loop_that_is_left_early_leaves_a_whole_run(model: LanguageModel) -> N
             break
     assert run.cache is not None and run.cache.n_tokens == 7 and len(run.output_ids) == 3
     assert next(generate(model, run)).n_tokens == 8
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_cache": False}, {"prefill_chunk": 4}])
+def test_a_pass_over_a_prefix_can_be_interrupted_in_any_layer(model: LanguageModel, settings: dict[str, Any]) -> None:
+    """The step leaves no trace: no position in the cache, no token, no record."""
+    n_chunks = 3 if "prefill_chunk" in settings else 1
+    for layer in range(model.config.n_layers * n_chunks):
+        run = Run(model, random_ids(10), RunConfig(max_new=9, **settings))
+        looked = iter(range(layer + 1))
+
+        def look(run: Run = run, looked: Iterator[int] = looked, layer: int = layer) -> None:
+            if next(looked) == layer:
+                run.interrupt()
+            Run.check_interrupt(run)
+
+        run.check_interrupt = look  # type: ignore[method-assign]
+        with pytest.raises(Interrupted):
+            step(model, [run])
+        assert run.steps == run.output_ids == [] and run.text == ""
+        assert run.cache is None or run.cache.n_tokens == 0
+        with pytest.raises(Interrupted):  # nor does it begin again
+            Run.check_interrupt(run)
 
 
 # --- draws
