@@ -1,41 +1,19 @@
-// Draws the cache onto a canvas: layers down, positions across, K beside V, KV heads inside a cell.
+// Draws the picture around the cells: what is reserved, the two phases, the axes, the chosen position.
 
 import { columnX, layerStep, positionStep } from './geometry.js';
 
-const MOST_SHAPES = 16000; // above, cells are painted as pixels of an image, which is stretched
-
-/** Paints a run. `shown` is "both", "k" or "v"; `colours` are resolved [r, g, b] lists and CSS texts. */
-export function paint(context, place, record, { shown, colours, selected, t, font }) {
+/** Paints a run. `cells` is its CellLayer, `colours` are resolved CSS texts, `selected` a position or null. */
+export function paint(context, place, record, { cells, colours, selected, t }) {
   context.clearRect(0, 0, place.width, place.height);
-  context.font = font;
+  context.font = colours.small;
   context.textBaseline = 'alphabetic';
   reserved(context, place, record, colours, t);
   if (!record.facts.use_cache) context.globalAlpha = 0.4;
-  cells(context, place, record, shown, colours);
+  context.drawImage(cells.canvas, 0, 0, place.width, place.height);
   context.globalAlpha = 1;
   phases(context, place, record, colours, t);
   axes(context, place, record, colours, selected);
   if (selected !== null && selected < record.nColumns) mark(context, place, selected, colours);
-}
-
-/** Which kinds (0: K, 1: V) stand side by side in a cell. */
-export function kindsOf(shown) {
-  return { both: [0, 1], k: [0], v: [1] }[shown];
-}
-
-/** The colour of a cell: from paper to the full colour as its norm goes from faint to strong. */
-export function shade(level, colour, paper) {
-  const share = 0.14 + (0.86 * level) / 255;
-  return colour.map((channel, index) => Math.round(paper[index] + (channel - paper[index]) * share));
-}
-
-/** The byte of a cell, of all positions that share it: their mean. */
-export function binLevel(record, bin, perBin, layer, kind, head) {
-  const first = bin * perBin;
-  const end = Math.min(first + perBin, record.nColumns);
-  let sum = 0;
-  for (let position = first; position < end; position += 1) sum += record.cell(position, layer, kind, head);
-  return sum / (end - first);
 }
 
 function reserved(context, place, record, colours, t) {
@@ -54,56 +32,6 @@ function reserved(context, place, record, colours, t) {
   if (context.measureText(label).width + 16 > to - from) return;
   context.fillStyle = colours.muted;
   context.fillText(label, from + 8, place.top + 18);
-}
-
-function cells(context, place, record, shown, colours) {
-  const kinds = kindsOf(shown);
-  const { n_layers: layers, n_kv_heads: heads } = record.facts;
-  const bins = Math.ceil(record.nColumns / place.perBin);
-  const tables = [0, 1].map((kind) => [...Array(256).keys()].map((level) => shade(level, colours.kinds[kind], colours.paper)));
-  if (bins * layers * heads * kinds.length > MOST_SHAPES) {
-    image(context, place, record, kinds, bins, tables);
-    return;
-  }
-  const gap = place.cellWidth >= 7 ? 1 : 0;
-  const rowGap = place.cellHeight >= 8 ? 2 : place.cellHeight >= 5 ? 1 : 0;
-  const part = (place.cellWidth - gap) / kinds.length;
-  const headHeight = (place.cellHeight - rowGap) / heads;
-  for (let bin = 0; bin < bins; bin += 1) {
-    const x = place.left + bin * place.cellWidth;
-    for (let layer = 0; layer < layers; layer += 1) {
-      const y = place.top + layer * place.cellHeight;
-      kinds.forEach((kind, side) => {
-        for (let head = 0; head < heads; head += 1) {
-          const level = Math.round(binLevel(record, bin, place.perBin, layer, kind, head));
-          context.fillStyle = `rgb(${tables[kind][level].join(' ')})`;
-          context.fillRect(x + side * part, y + head * headHeight, part - (part >= 4 ? 0.5 : 0), headHeight - (headHeight >= 5 ? 0.5 : 0));
-        }
-      });
-    }
-  }
-}
-
-function image(context, place, record, kinds, bins, tables) {
-  const { n_layers: layers, n_kv_heads: heads } = record.facts;
-  const [across, down] = [bins * kinds.length, layers * heads];
-  const pixels = new ImageData(across, down);
-  for (let bin = 0; bin < bins; bin += 1) {
-    kinds.forEach((kind, side) => {
-      for (let layer = 0; layer < layers; layer += 1) {
-        for (let head = 0; head < heads; head += 1) {
-          const level = Math.round(binLevel(record, bin, place.perBin, layer, kind, head));
-          const at = 4 * ((layer * heads + head) * across + bin * kinds.length + side);
-          pixels.data.set(tables[kind][level], at);
-          pixels.data[at + 3] = 255;
-        }
-      }
-    });
-  }
-  const small = new OffscreenCanvas(across, down);
-  small.getContext('2d').putImageData(pixels, 0, 0);
-  context.imageSmoothingEnabled = false;
-  context.drawImage(small, place.left, place.top, bins * place.cellWidth, place.bottom - place.top);
 }
 
 function phases(context, place, record, colours, t) {

@@ -1,9 +1,10 @@
 // The cache as a picture: a canvas that follows the record, and the same in words.
 
+import { CellLayer, kindsOf } from './cells.js';
 import { el, refill } from './dom.js';
 import { cellAt, layout } from './geometry.js';
 import { count } from './numbers.js';
-import { kindsOf, paint } from './paint.js';
+import { paint } from './paint.js';
 
 const INKS = {
   ink: '--tbt-ink',
@@ -25,6 +26,7 @@ export class Picture {
     this.legend = el('p', { class: 'tbt-note tbt-legend' });
     this.switch = el('div', { class: 'tbt-switch', role: 'group' });
     this.canvas = el('canvas', { role: 'img' });
+    this.cells = new CellLayer();
     this.probe = el('i', { class: 'tbt-probe', 'aria-hidden': true });
     this.note = el('p', { class: 'tbt-note' });
     this.shapes = el('div', { class: 'tbt-shapes' });
@@ -82,7 +84,8 @@ export class Picture {
     const context = this.canvas.getContext('2d');
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const colours = this.colours();
-    paint(context, place, record, { shown: this.shown, colours, selected, t, font: colours.small });
+    this.cells.update(place, record, this.shown, colours, ratio);
+    paint(context, place, record, { cells: this.cells, colours, selected, t });
     this.note.textContent = place.perBin > 1 ? t('picture_bins', { count: place.perBin }) : '';
     this.note.hidden = place.perBin === 1;
     const values = { layers: facts.n_layers, columns: count(record.nColumns), reserved: count(nReserved), prompt: record.steps[0].n_tokens };

@@ -121,7 +121,7 @@ def test_a_pause_takes_effect_within_one_step(playing: Visitor) -> None:
 
 def test_a_double_click_on_decode_in_play_is_a_pause_and_one_step_at_most(playing: Visitor) -> None:
     at_click = playing.steps
-    playing.button("decode").dblclick()
+    playing.double_click("decode")
     assert not playing.page.locator("[data-act=play]").get_attribute("data-drawn").startswith("pause")
     steps = playing.settled()
     ns = [int(row[4]) for row in playing.screen()["ledger"]]

@@ -95,6 +95,11 @@ class Visitor:
         self._last_click = time.monotonic()
         return self
 
+    def double_click(self, action: str) -> Visitor:
+        self.button(action).dblclick()
+        self._last_click = time.monotonic()
+        return self
+
     def press(self, action: str, steps: int) -> Visitor:
         """Clicks a button and waits until so many steps are on the screen."""
         return self.click(action).shows(steps)
