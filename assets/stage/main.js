@@ -5,6 +5,7 @@ import { Cards } from './cards.js';
 import { el } from './dom.js';
 import { readFrame } from './frame.js';
 import { Ledger } from './ledger.js';
+import { count } from './numbers.js';
 import { Picture } from './picture.js';
 import { Player } from './player.js';
 import { recordOf } from './runs.js';
@@ -182,17 +183,17 @@ class Stage {
 }
 
 /** The one sentence that these figures prove. */
-function takeaway(record, t) {
-  const steps = record.steps;
+function takeaway({ steps }, t) {
   const [first, newest] = [steps[0], steps[steps.length - 1]];
   const token = newest.token ? newest.token[1].trim() || newest.token[1] : '';
+  const prompt = count(first.new);
   if (first.phase === 'recompute') {
-    if (steps.length === 1) return t('takeaway_first_no_cache', { prompt: first.new });
+    if (steps.length === 1) return t('takeaway_first_no_cache', { prompt });
     const computed = steps.reduce((sum, step) => sum + step.new, 0);
     const times = (computed / newest.n_tokens).toFixed(1);
-    return t('takeaway_no_cache', { steps: steps.length, computed, cached: newest.n_tokens, times });
+    return t('takeaway_no_cache', { steps: steps.length, computed: count(computed), cached: count(newest.n_tokens), times });
   }
-  if (steps.length === 1) return t('takeaway_prefill', { prompt: first.new, token });
+  if (steps.length === 1) return t('takeaway_prefill', { prompt, token });
   const words = steps.length === 2 ? 'takeaway_decode_once' : 'takeaway_decode';
-  return t(words, { prompt: first.new, steps: steps.length - 1, token });
+  return t(words, { prompt, steps: count(steps.length - 1), token });
 }

@@ -1,6 +1,7 @@
 // Draws the picture around the cells: what is reserved, the two phases, the axes, the chosen position.
 
 import { columnX, layerStep, positionStep } from './geometry.js';
+import { count } from './numbers.js';
 
 /** Paints a run. `cells` is its CellLayer, `colours` are resolved CSS texts, `selected` a position or null. */
 export function paint(context, place, record, { cells, colours, selected, t }) {
@@ -28,7 +29,7 @@ function reserved(context, place, record, colours, t) {
   context.setLineDash([3, 3]);
   context.strokeRect(from + 0.5, place.top + 0.5, to - from - 1, place.bottom - place.top - 1);
   context.setLineDash([]);
-  const label = t('picture_reserved', { count: nReserved - record.nColumns });
+  const label = t('picture_reserved', { count: count(nReserved - record.nColumns) });
   if (context.measureText(label).width + 16 > to - from) return;
   context.fillStyle = colours.muted;
   context.fillText(label, from + 8, place.top + 18);
@@ -41,14 +42,14 @@ function phases(context, place, record, colours, t) {
   const end = columnX(place, record.nColumns - 1) + place.cellWidth;
   const names = isCached ? ['picture_prefill', 'picture_decode'] : ['picture_recompute', null];
   frame(context, place, prompt[0], isCached ? prompt[1] : end, isCached ? colours.prefill : colours.weights, !isCached);
-  const first = t(names[0], { count: isCached ? nPrompt : record.nColumns });
+  const first = t(names[0], { count: count(isCached ? nPrompt : record.nColumns) });
   context.fillStyle = isCached ? colours.prefillInk : colours.weightsInk;
   const { bold } = colours;
   context.font = bold;
   context.fillText(first, place.left, place.top - 9);
   if (!isCached || record.nColumns === nPrompt) return;
   frame(context, place, prompt[1], end, colours.decode, false);
-  const second = t(names[1], { count: record.nColumns - nPrompt });
+  const second = t(names[1], { count: count(record.nColumns - nPrompt) });
   const room = place.width - context.measureText(second).width - 4;
   const x = Math.min(Math.max(prompt[1] + 2, place.left + context.measureText(first).width + 16), room);
   if (x < place.left + context.measureText(first).width + 8) return;
@@ -80,7 +81,8 @@ function axes(context, place, record, colours, selected) {
   else {
     const step = positionStep(place);
     for (let position = 0; position < place.bins * place.perBin; position += step) {
-      context.fillText(String(position), columnX(place, position), place.bottom + 15);
+      const x = columnX(place, position);
+      if (x + context.measureText(String(position)).width <= place.width) context.fillText(String(position), x, place.bottom + 15);
     }
   }
 }

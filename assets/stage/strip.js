@@ -1,6 +1,7 @@
 // The tokens in a row: prompt, produced, the newest. Choosing one says where it lies and what predicted it.
 
 import { el, refill } from './dom.js';
+import { count } from './numbers.js';
 
 const MOST_CHIPS = 320;
 const FIRST_CHIPS = 60;
@@ -45,7 +46,7 @@ export class Strip {
     this.detail.textContent = this.describe(record, tokens, selected ?? last, t);
     const again = record.facts.computed_again;
     this.again.hidden = !again;
-    this.again.textContent = again ? t('computed_again', { again, prompt: record.prompt.length }) : '';
+    this.again.textContent = again ? t('computed_again', { again: count(again), prompt: count(record.prompt.length) }) : '';
     this.label.textContent = t('produced_text');
     if (this.answer.textContent !== record.text) this.answer.textContent = record.text;
   }
@@ -66,7 +67,7 @@ export class Strip {
     for (const position of positions.slice(from)) {
       if (position === positions[FIRST_CHIPS] && positions.length < tokens.length) {
         const hidden = tokens.length - positions.length;
-        this.list.append(el('li', { class: 'tbt-more' }, t('tokens_left_out', { count: hidden })));
+        this.list.append(el('li', { class: 'tbt-more' }, t('tokens_left_out', { count: count(hidden) })));
       }
       this.list.append(chipOf(record, tokens, position, t));
     }

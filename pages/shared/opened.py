@@ -76,7 +76,7 @@ def _legend_row(factor: Factor) -> Html:
     for latex, glyph in _GLYPHS.items():
         plain = plain.replace(latex, glyph)
     symbol, _, below = plain.partition("_")
-    key = "_".join(filter(None, ("symbol", _SYMBOL_KEYS.get(plain, plain), factor.subscript)))
+    key = "_".join(filter(None, (f"symbol_{_SYMBOL_KEYS.get(plain, plain)}", factor.subscript)))
     below = word(factor.subscript) if factor.subscript else below
     return fill(
         "<div><dt><i>{symbol}</i>{below} = {value}</dt><dd>{text}</dd></div>",

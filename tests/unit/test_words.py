@@ -122,6 +122,24 @@ def test_every_sentence_of_a_refusal_is_used() -> None:
     assert unused == set()
 
 
+def test_every_word_of_the_pages_is_used() -> None:
+    """A key stands in the code or in the stage's JavaScript whole, or as the beginning or end that is put together."""
+    files = [*source_files(), *(ROOT / "assets" / "stage").glob("*.js")]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    beginnings = tuple(re.findall(r"""[`"'](?:\w+\.)?(\w+_)\$?\{""", source))
+    ends = tuple(re.findall(r"""\}(_\w+)[`"']""", source))
+    areas = ("pages", "settings", "stage", "derivations")
+    keys = [key.split(".") for key in catalogue("en") if key.split(".")[0] in areas]
+    unused = [
+        f"{area}.{key}"
+        for area, key in keys
+        if not re.search(rf"""[`"']({area}\.)?{key}[`"']""", source)
+        and not key.startswith(beginnings)
+        and not key.endswith(ends)
+    ]
+    assert unused == []
+
+
 @pytest.mark.parametrize("file", source_files(), ids=lambda file: str(file.relative_to(ROOT)))
 def test_no_chinese_in_code(file: Path) -> None:
     """Not in comments and docstrings either: words for people live in assets/words."""
