@@ -23,27 +23,34 @@ export class Cards {
 function memory({ facts, steps }, last, units, t) {
   const step = steps[last];
   const title = el('h2', {}, t('memory'));
-  if (!facts.use_cache) return [title, el('p', { class: 'tbt-number' }, '0 B'), el('p', { class: 'tbt-note' }, t('memory_no_cache'))];
+  if (!facts.use_cache) return [title, el('p', { class: 'tbt-number' }, '0 B'), note(t('memory_no_cache'))];
   const perPosition = step.kv_formula / step.n_tokens;
   const nReserved = step.kv_reserved / perPosition;
   const share = (100 * step.kv_bytes) / step.kv_reserved;
   const factors = [2, 1, facts.n_layers, facts.n_kv_heads, step.n_tokens, facts.head_dim, facts.element_bytes];
   return [
     title,
-    el('p', { class: 'tbt-number' }, figure('kv_tensors', last, `${count(step.kv_bytes)} B`), ' ', el('small', {}, scaledBytes(step.kv_bytes, units))),
     el(
-      'p', { class: 'tbt-note' }, t('formula'), ' 2·B·L·n', el('sub', {}, 'kv'), '·n·d', el('sub', {}, 'h'), `·b = ${factors.join('·')} = `,
+      'p', { class: 'tbt-number' },
+      figure('kv_tensors', last, `${count(step.kv_bytes)} B`), ' ', el('small', {}, scaledBytes(step.kv_bytes, units)),
+    ),
+    note(
+      t('formula'), ' 2·B·L·n', el('sub', {}, 'kv'), '·n·d', el('sub', {}, 'h'), `·b = ${factors.join('·')} = `,
       figure('kv_formula', last, count(step.kv_formula)),
     ),
-    el(
-      'p', { class: 'tbt-note' }, t('tensors'), ' ', figure('kv_tensors', last, count(step.kv_bytes)), ` · ${t('gap')} `,
+    note(
+      t('tensors'), ' ', figure('kv_tensors', last, count(step.kv_bytes)), ` · ${t('gap')} `,
       el('b', { class: 'tbt-prefill-ink' }, `${count(step.kv_bytes - step.kv_formula)} B`),
     ),
     el('div', { class: 'tbt-bar' }, el('i', { class: 'tbt-used', style: `width:${share.toFixed(2)}%` })),
     el(
       'p', { class: 'tbt-note tbt-ends' },
       el('span', {}, t('used', { count: count(step.n_tokens), bytes: scaledBytes(step.kv_bytes, units) })),
-      el('span', {}, t('reserved', { count: count(nReserved) }), ' ', figure('kv_reserved', last, scaledBytes(step.kv_reserved, units))),
+      el(
+        'span', {},
+        t('reserved', { count: count(nReserved) }), ' ',
+        figure('kv_reserved', last, scaledBytes(step.kv_reserved, units)),
+      ),
     ),
   ];
 }
@@ -51,24 +58,26 @@ function memory({ facts, steps }, last, units, t) {
 /** TTFT with its parts, and TPOT. */
 function latency({ facts, steps }, t) {
   const first = steps[0];
-  const parts = { waiting: facts.waiting_s, tokenising: facts.tokenising_s, model: first.model_s, sampling: first.sampling_s };
-  const toFirst = Object.values(parts).reduce((sum, seconds) => sum + seconds, 0);
+  const before = { waiting: facts.waiting_s, tokenising: facts.tokenising_s };
+  const parts = { ...before, model: first.model_s, sampling: first.sampling_s };
+  const toFirst = Object.values(parts).reduce((total, seconds) => total + seconds, 0);
   const nOutputs = steps.filter((step) => step.token).length;
-  const rest = steps.slice(1).reduce((sum, step) => sum + step.model_s + step.sampling_s, 0);
+  const rest = steps.slice(1).reduce((total, step) => total + step.model_s + step.sampling_s, 0);
   const perToken = nOutputs > 1 ? rest / (nOutputs - 1) : null;
-  const sum = Object.entries(parts).map(([name, seconds]) => `${t(`part_${name}`)} ${milliseconds(seconds)}`).join(' + ');
+  const summands = Object.entries(parts).map(([name, seconds]) => `${t(`part_${name}`)} ${milliseconds(seconds)}`);
   const division = `(${milliseconds(toFirst + rest)} − ${milliseconds(toFirst)}) / (${nOutputs} − 1)`;
   const last = steps.length - 1;
-  const two = (label, ink, value) => el('div', {}, el('p', { class: 'tbt-label' }, label), el('p', { class: `tbt-number ${ink}` }, value));
+  const headed = (label, ink, value) =>
+    el('div', {}, el('p', { class: 'tbt-label' }, label), el('p', { class: `tbt-number ${ink}` }, value));
   return [
     el('h2', {}, t('latency')),
     el(
       'div', { class: 'tbt-pair' },
-      two(t('ttft'), 'tbt-prefill-ink', figure('ttft', 0, milliseconds(toFirst))),
-      two(t('tpot'), 'tbt-decode-ink', perToken === null ? '–' : figure('tpot', last, milliseconds(perToken))),
+      headed(t('ttft'), 'tbt-prefill-ink', figure('ttft', 0, milliseconds(toFirst))),
+      headed(t('tpot'), 'tbt-decode-ink', perToken === null ? '–' : figure('tpot', last, milliseconds(perToken))),
     ),
-    el('p', { class: 'tbt-note' }, el('b', {}, 'TTFT'), ` = ${sum}`),
-    el('p', { class: 'tbt-note' }, el('b', {}, 'TPOT'), ` = ${perToken === null ? t('tpot_wait') : division}`),
+    note(el('b', {}, 'TTFT'), ` = ${summands.join(' + ')}`),
+    note(el('b', {}, 'TPOT'), ` = ${perToken === null ? t('tpot_wait') : division}`),
   ];
 }
 
@@ -93,9 +102,13 @@ function candidates({ facts, steps }, last, t) {
       el('thead', {}, el('tr', {}, heads.map((head) => (head ? el('th', { scope: 'col' }, head) : el('td', {}))))),
       el('tbody', {}, rows),
     ),
-    isListed ? null : el('p', { class: 'tbt-note' }, t('chosen_beyond', { token: step.token[1] })),
-    el('p', { class: 'tbt-note' }, facts.greedy ? t('kept_greedy') : t('kept', { count: count(step.kept), share: percent(step.kept_mass) })),
+    isListed ? null : note(t('chosen_beyond', { token: step.token[1] })),
+    note(facts.greedy ? t('kept_greedy') : t('kept', { count: count(step.kept), share: percent(step.kept_mass) })),
   ];
+}
+
+function note(...parts) {
+  return el('p', { class: 'tbt-note' }, ...parts);
 }
 
 function bar(kind, share) {

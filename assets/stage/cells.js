@@ -64,7 +64,8 @@ export class CellLayer {
       for (let layer = 0; layer < layers; layer += 1) {
         sides.forEach((kind, side) => {
           for (let head = 0; head < heads; head += 1) {
-            this.context.fillStyle = `rgb(${this.tables[kind][binLevel(record, bin, place.perBin, layer, kind, head)].join(' ')})`;
+            const level = binLevel(record, bin, place.perBin, layer, kind, head);
+            this.context.fillStyle = `rgb(${this.tables[kind][level].join(' ')})`;
             const y = place.top + layer * place.cellHeight + head * headHeight;
             this.context.fillRect(place.left + bin * place.cellWidth + side * part, y, width, height);
           }

@@ -9,8 +9,12 @@ export function el(tag, attributes = {}, ...children) {
     if (value === null || value === undefined || value === false) continue;
     element.setAttribute(name, value === true ? '' : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...present(children));
   return element;
+}
+
+function present(children) {
+  return children.flat().filter((child) => child !== null && child !== undefined && child !== false);
 }
 
 /** An icon: one path in a box of 24, in the colour of the text around it. */
@@ -26,7 +30,7 @@ export function icon(path) {
 
 /** Puts children in place of what an element holds. */
 export function refill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...present(children));
 }
 
 /** A figure that opens to its formula. `step` counts from 0. */

@@ -4,8 +4,8 @@ import { el, figure, refill } from './dom.js';
 import { count, gapPercent, milliseconds, scaled, scaledBytes } from './numbers.js';
 
 const COLUMNS = [
-  'step', 'token', 'computed', 'reused', 'n', 'flop_chapter', 'flop_exact', 'flop_gap', 'kv_formula', 'kv_tensors', 'kv_gap',
-  'bytes_read', 'time',
+  'step', 'token', 'computed', 'reused', 'n', 'flop_chapter', 'flop_exact', 'flop_gap', 'kv_formula', 'kv_tensors',
+  'kv_gap', 'bytes_read', 'time',
 ];
 
 export class Ledger {

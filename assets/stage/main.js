@@ -54,7 +54,8 @@ class Stage {
       this.ledger.root,
       this.takeaway,
     );
-    this.root.append(el('section', { class: 'tbt-card tbt-top' }, this.bar.root, this.strip.root), this.empty, this.body);
+    const top = el('section', { class: 'tbt-card tbt-top' }, this.bar.root, this.strip.root);
+    this.root.append(top, this.empty, this.body);
     this.root.addEventListener('click', (event) => this.opened(event));
   }
 
@@ -190,8 +191,9 @@ function takeaway({ steps }, t) {
   if (first.phase === 'recompute') {
     if (steps.length === 1) return t('takeaway_first_no_cache', { prompt });
     const computed = steps.reduce((sum, step) => sum + step.new, 0);
-    const times = (computed / newest.n_tokens).toFixed(1);
-    return t('takeaway_no_cache', { steps: steps.length, computed: count(computed), cached: count(newest.n_tokens), times });
+    const cached = newest.n_tokens;
+    const values = { computed: count(computed), cached: count(cached), times: (computed / cached).toFixed(1) };
+    return t('takeaway_no_cache', { steps: steps.length, ...values });
   }
   if (steps.length === 1) return t('takeaway_prefill', { prompt, token });
   const words = steps.length === 2 ? 'takeaway_decode_once' : 'takeaway_decode';

@@ -82,7 +82,8 @@ function axes(context, place, record, colours, selected) {
     const step = positionStep(place);
     for (let position = 0; position < place.bins * place.perBin; position += step) {
       const x = columnX(place, position);
-      if (x + context.measureText(String(position)).width <= place.width) context.fillText(String(position), x, place.bottom + 15);
+      const fits = x + context.measureText(String(position)).width <= place.width;
+      if (fits) context.fillText(String(position), x, place.bottom + 15);
     }
   }
 }

@@ -1,7 +1,7 @@
 // The cache as a picture: a canvas that follows the record, and the same in words.
 
 import { CellLayer, kindsOf } from './cells.js';
-import { el, refill } from './dom.js';
+import { el, figure, refill } from './dom.js';
 import { cellAt, layout } from './geometry.js';
 import { count } from './numbers.js';
 import { paint } from './paint.js';
@@ -73,7 +73,8 @@ export class Picture {
     const newest = record.steps[record.steps.length - 1];
     const columnBytes = 2 * facts.n_layers * facts.n_kv_heads * facts.head_dim * facts.element_bytes;
     const nReserved = newest.kv_reserved / columnBytes;
-    const place = layout({ width, nColumns: record.nColumns, nReserved, nLayers: facts.n_layers, height: width > 640 ? 500 : 360 });
+    const height = width > 640 ? 500 : 360;
+    const place = layout({ width, height, nColumns: record.nColumns, nReserved, nLayers: facts.n_layers });
     this.place = place;
     const ratio = window.devicePixelRatio || 1;
     const [across, down] = [Math.round(place.width * ratio), Math.round(place.height * ratio)];
@@ -88,8 +89,10 @@ export class Picture {
     paint(context, place, record, { cells: this.cells, colours, selected, t });
     this.note.textContent = place.perBin > 1 ? t('picture_bins', { count: place.perBin }) : '';
     this.note.hidden = place.perBin === 1;
-    const values = { layers: facts.n_layers, columns: count(record.nColumns), reserved: count(nReserved), prompt: record.steps[0].n_tokens };
-    this.canvas.setAttribute('aria-label', t(facts.use_cache ? 'picture_words' : 'picture_words_no_cache', values));
+    const words = facts.use_cache ? 'picture_words' : 'picture_words_no_cache';
+    const counts = { columns: record.nColumns, reserved: nReserved, prompt: record.steps[0].n_tokens };
+    const shown = Object.fromEntries(Object.entries(counts).map(([name, value]) => [name, count(value)]));
+    this.canvas.setAttribute('aria-label', t(words, { layers: facts.n_layers, ...shown }));
     this.stage.root.dataset.painted = header.total;
   }
 
@@ -118,7 +121,8 @@ export class Picture {
     this.switch.setAttribute('aria-label', t('picture_switch'));
     const buttons = ['both', 'k', 'v'].map((shown) => {
       const marks = kindsOf(shown).map((kind) => el('i', { class: kind ? 'tbt-mark-v' : 'tbt-mark-k' }));
-      const button = el('button', { type: 'button', 'aria-pressed': String(shown === this.shown) }, marks, t(`show_${shown}`));
+      const pressed = String(shown === this.shown);
+      const button = el('button', { type: 'button', 'aria-pressed': pressed }, marks, t(`show_${shown}`));
       button.addEventListener('click', () => {
         this.shown = shown;
         this.update(this.stage);
@@ -133,6 +137,7 @@ export class Picture {
   drawShapes({ facts, steps }, t) {
     const { new: nNew, n_tokens: n } = steps[steps.length - 1];
     const q = `Q [1, ${facts.n_heads}, ${nNew}, ${facts.head_dim}]`;
+    const weights = `${t('attention_weights')} [1, ${facts.n_heads}, ${nNew}, ${n}]`;
     const past = (letter) => `${letter} [1, ${facts.n_kv_heads}, ${n}, ${facts.head_dim}]`;
     refill(
       this.shapes,
@@ -140,7 +145,7 @@ export class Picture {
       el('span', {}, '×'),
       el('span', { class: 'tbt-k' }, past('K')),
       el('span', {}, '→'),
-      el('span', { class: 'tbt-a' }, `${t('attention_weights')} [1, ${facts.n_heads}, ${nNew}, ${n}]`),
+      el('span', { class: 'tbt-a' }, figure('attended_pairs', steps.length - 1, weights)),
       el('span', {}, '×'),
       el('span', { class: 'tbt-v' }, past('V')),
     );

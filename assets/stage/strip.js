@@ -43,10 +43,12 @@ export class Strip {
       chip.setAttribute('aria-current', chosen);
       chip.tabIndex = chosen ? 0 : -1;
     }
-    this.detail.textContent = this.describe(record, tokens, selected ?? last, t);
+    const between = header.language === 'zh' ? '' : ' ';
+    this.detail.textContent = this.describe(record, tokens, selected ?? last, t).join(between);
     const again = record.facts.computed_again;
     this.again.hidden = !again;
-    this.again.textContent = again ? t('computed_again', { again: count(again), prompt: count(record.prompt.length) }) : '';
+    const counts = { again: count(again), prompt: count(record.prompt.length) };
+    this.again.textContent = again ? t('computed_again', counts) : '';
     this.label.textContent = t('produced_text');
     if (this.answer.textContent !== record.text) this.answer.textContent = record.text;
   }
@@ -71,7 +73,8 @@ export class Strip {
       }
       this.list.append(chipOf(record, tokens, position, t));
     }
-    this.list.setAttribute('aria-label', t('strip_label', { prompt: record.prompt.length, produced: tokens.length - record.prompt.length }));
+    const nPrompt = record.prompt.length;
+    this.list.setAttribute('aria-label', t('strip_label', { prompt: nPrompt, produced: tokens.length - nPrompt }));
     // The last chip of a step back is gone with the others that came after it.
     this.drawn = { record, language: header.language, positions, labels: tokens.map((token) => token[1]) };
     if (from < positions.length) this.list.scrollTop = this.list.scrollHeight;
@@ -88,7 +91,7 @@ export class Strip {
       parts.push(t('chip_predicted', { ...values, by: seen(tokens[position - 1][1]) }));
     } else parts.push(t('chip_given'));
     if (position === record.prompt.length - 1) parts.push(t('chip_last_of_prompt'));
-    return parts.join(' ');
+    return parts;
   }
 
   keyed(event) {
@@ -114,16 +117,9 @@ function chipOf(record, tokens, position, t) {
   const isPrompt = position < record.prompt.length;
   const again = position < record.facts.computed_again ? ' tbt-again-chip' : '';
   const kind = isPrompt ? `tbt-prompt${again}` : 'tbt-produced';
-  return el(
-    'li',
-    {},
-    el(
-      'button',
-      { type: 'button', class: `tbt-chip ${kind}`, 'data-position': position, title: t('chip_title', { position, id }) },
-      el('bdi', {}, label),
-      el('small', {}, id),
-    ),
-  );
+  const title = t('chip_title', { position, id });
+  const attributes = { type: 'button', class: `tbt-chip ${kind}`, 'data-position': position, title };
+  return el('li', {}, el('button', attributes, el('bdi', {}, label), el('small', {}, id)));
 }
 
 /** A token's label, or the mark it is shown by when it is nothing but blanks. */

@@ -30,8 +30,6 @@ class Client:
         self._component = self._fragment = self._page = ""
         self.frame: dict[str, Any] = {}
         self._run()
-        while not self._component:  # the page of a session begins when its frame has run
-            self._listen()
 
     def __enter__(self) -> Client:
         return self
@@ -41,9 +39,10 @@ class Client:
 
     def press(self, action: str) -> dict[str, Any]:
         """Sends what the stage sends for a click and waits until its step is done. Returns the frame's header."""
+        seen = self.frame["version"]
         self._send(action)
-        while self.frame["busy"]:
-            self._send("look")
+        while self.frame["version"] == seen:  # a prefill has the settings drawn first
+            self._send("look") if self.frame["busy"] else self._listen()
         return self.frame
 
     def _send(self, action: str) -> None:
@@ -74,8 +73,8 @@ class Client:
             assert isinstance(answer, bytes)
             message.ParseFromString(answer)
             kind = message.WhichOneof("type")
-            if kind == "new_session":
-                self._page = message.new_session.page_script_hash
+            if kind == "navigation":
+                self._page = message.navigation.page_script_hash
             elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "bidi_component":
                 component = message.delta.new_element.bidi_component
                 self._component, self._fragment = component.id, message.delta.fragment_id

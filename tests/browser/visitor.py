@@ -90,9 +90,13 @@ class Visitor:
     def click(self, action: str) -> Visitor:
         """Clicks a button of the stage as soon as it can be pressed, and never so that it looks like a double click."""
         self.page.wait_for_selector(f".tbt-stage [data-act={action}][aria-disabled=false]", timeout=PATIENCE_MS)
-        self.page.wait_for_timeout(max(0.0, 1000 * (self._last_click + DOUBLE_CLICK_SECONDS - time.monotonic())))
-        self.button(action).click()
+        self.rest_after_a_click().button(action).click()
         self._last_click = time.monotonic()
+        return self
+
+    def rest_after_a_click(self) -> Visitor:
+        """Waits until another click could not be taken for the second half of a double click."""
+        self.page.wait_for_timeout(max(0.0, 1000 * (self._last_click + DOUBLE_CLICK_SECONDS - time.monotonic())))
         return self
 
     def double_click(self, action: str) -> Visitor:
