@@ -85,13 +85,13 @@ function latency({ facts, steps }, t) {
 function candidates({ facts, steps }, last, t) {
   const step = steps[last];
   if (!step.token) return [];
-  const rows = step.candidates.map(([id, label, before, after, kept]) =>
+  const rows = step.candidates.map(([id, label, before, after, kept], rank) =>
     el(
       'tr', { class: id === step.token[0] ? 'tbt-chosen' : kept ? '' : 'tbt-cut' },
       el('td', {}, el('bdi', { class: 'tbt-mono' }, label)),
       el('td', {}, el('span', { class: 'tbt-twin' }, bar('tbt-before', before), bar('tbt-after', after))),
-      el('td', {}, percent(before)),
-      el('td', {}, kept ? percent(after) : t('filtered_away')),
+      el('td', {}, figure(`model_probability_${rank}`, last, percent(before))),
+      el('td', {}, figure(`drawn_probability_${rank}`, last, kept ? percent(after) : t('filtered_away'))),
     ));
   const isListed = step.candidates.some(([id]) => id === step.token[0]);
   const heads = [t('column_token'), '', t('before_filters'), t('after_filters')];

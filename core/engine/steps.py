@@ -218,4 +218,7 @@ def _sample(run: Run, logits: Tensor, n_tokens: int) -> Sampled:
         candidates=filtered.candidates(config.record.candidates) if filtered else (),
         kept_count=filtered.kept_count if filtered else 0,
         kept_mass=filtered.kept_mass if filtered else 0.0,
+        model_total=filtered.model_total if filtered else 0.0,
+        best_score=filtered.best_score if filtered else 0.0,
+        kept_total=filtered.kept_total if filtered else 0.0,
     )

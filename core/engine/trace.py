@@ -77,6 +77,10 @@ class Sampled:
         seconds: from logits to the token.
         candidates: the likeliest next tokens before and after the filters, as many as were asked for.
         kept_count, kept_mass: how many tokens the filters kept, and their share of the probability.
+        model_total: the sum of exp(logit − best logit) over all tokens, by which the model's own probabilities divide.
+        best_score: the largest logit after the repetition penalty.
+        kept_total: the sum of exp((score − best_score) / temperature) over the kept tokens; 1 without temperature.
+            These three, like the two above them, are 0 where no candidates were asked for.
     """
 
     token_id: int
@@ -86,6 +90,9 @@ class Sampled:
     candidates: tuple[Candidate, ...]
     kept_count: int
     kept_mass: float
+    model_total: float
+    best_score: float
+    kept_total: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

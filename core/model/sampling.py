@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -75,12 +76,15 @@ def _shown(value: object) -> str:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One possible next token. `probability` is the model's own (raw logits, temperature 1); `probability_kept` is
-    what it is drawn with after penalty, temperature and filters (0 when it is filtered away)."""
+    what it is drawn with after penalty, temperature and filters (0 when it is filtered away). `logit` is the model's,
+    `score` the same after the repetition penalty."""
 
     token_id: int
     probability: float
     kept: bool
     probability_kept: float
+    logit: float
+    score: float
 
 
 class _Ranking:
@@ -108,9 +112,9 @@ class _Ranking:
 class Filtered:
     """The next-token distribution of one step, before and after the filters. Immutable to its users.
 
-    `kept_count` tokens are kept; `kept_mass` is their share of the probability after penalty and temperature. Both
-    are worked out when it is made; the order of the kept tokens only as far as a draw or a list needs it.
-    Made by `filter_probabilities`.
+    `kept_count` tokens are kept; `kept_mass` is their share of the probability after penalty and temperature, and
+    `kept_total` the sum of their exp((score − best_score) / temperature). These are worked out when it is made; the
+    order of the kept tokens only as far as a draw or a list needs it. Made by `filter_probabilities`.
     """
 
     def __init__(self, raw: Scores, scores: Scores, config: SamplingConfig) -> None:
@@ -122,27 +126,29 @@ class Filtered:
             self._weights = np.zeros(len(scores))
             self._weights[best] = 1.0
             self._kept: TokenIds | None = np.array([best])
-            self.kept_count, self.kept_mass, self._kept_total = 1, 1.0, 1.0
+            self.best_score = float(scores[best])
+            self.kept_count, self.kept_mass, self.kept_total = 1, 1.0, 1.0
             return
-        self._weights = _exponentials(scores, config.temperature)  # [usable] unnormalised, the best is 1
+        self.best_score = float(scores.max())
+        self._weights = exponentials(scores, self.best_score, config.temperature)  # [usable] the best is 1
         total = float(self._weights.sum())
         unmasked = int(np.count_nonzero(scores > -np.inf))
-        self.kept_count = self._count_kept(unmasked, total)
+        self.kept_count = self.top_k_then_top_p(unmasked, total)
         # [kept] best first; None where every token that is not masked is kept, and their order is not needed yet
         self._kept = self._ranking.first(self.kept_count) if self.kept_count < unmasked else None
-        self._kept_total = total if self._kept is None else float(self._weights[self._kept].sum())
-        self.kept_mass = self._kept_total / total
+        self.kept_total = total if self._kept is None else float(self._weights[self._kept].sum())
+        self.kept_mass = self.kept_total / total
 
-    def _count_kept(self, unmasked: int, total: float) -> int:
+    def top_k_then_top_p(self, unmasked: int, total: float) -> int:
         """How many tokens stay: top-k, then top-p over what top-k leaves."""
         limit = min(self._config.top_k or unmasked, unmasked)
         if self._config.top_p >= 1:
             return limit
         if limit < unmasked:
             total = float(self._weights[self._ranking.first(limit)].sum())
-        return self._nucleus(limit, total)
+        return self.nucleus(limit, total)
 
-    def _nucleus(self, limit: int, total: float) -> int:
+    def nucleus(self, limit: int, total: float) -> int:
         """How many of the best `limit` tokens reach top_p: the one that crosses is kept, an exact hit adds no more."""
         look = min(FIRST_LOOK, limit)
         while True:
@@ -153,7 +159,7 @@ class Filtered:
 
     def probability_kept(self, token_id: int) -> float:
         """The probability this token is drawn with; 0 when it is filtered away."""
-        return float(self._weights[token_id]) / self._kept_total if self.keeps(token_id) else 0.0
+        return float(self._weights[token_id]) / self.kept_total if self.keeps(token_id) else 0.0
 
     def keeps(self, token_id: int) -> bool:
         """Whether the filters keep this token."""
@@ -163,21 +169,31 @@ class Filtered:
 
     def candidates(self, count: int) -> tuple[Candidate, ...]:
         """The `count` most likely tokens by the model's own probability, best first, ties by lower id."""
-        raw_weights = self._weights if self._is_raw else _exponentials(self._raw, 1.0)
-        raw_total = float(raw_weights.sum())
         ranking = self._ranking if self._scores is self._raw else _Ranking(self._raw)
+        raw, scores = self._raw, self._scores
         return tuple(
-            Candidate(i, float(raw_weights[i]) / raw_total, self.keeps(i), self.probability_kept(i))
+            Candidate(i, self.probability(i), self.keeps(i), self.probability_kept(i), float(raw[i]), float(scores[i]))
             for i in ranking.first(count).tolist()
         )
 
-    @property
-    def _is_raw(self) -> bool:
-        return self._scores is self._raw and self._config.temperature == 1.0
+    def probability(self, token_id: int) -> float:
+        """The model's own probability of this token: its raw logits at temperature 1."""
+        return float(self._model_weights[token_id]) / self.model_total
+
+    @cached_property
+    def model_total(self) -> float:
+        """The sum of exp(logit − best logit) over all tokens: what the model's own probabilities are divided by."""
+        return float(self._model_weights.sum())
+
+    @cached_property
+    def _model_weights(self) -> Weights:
+        if self._scores is self._raw and self._config.temperature == 1.0:
+            return self._weights
+        return exponentials(self._raw, float(self._raw.max()), 1.0)
 
     def draw(self, u: float) -> int:
         """The token at `u` in [0, 1) of the kept probabilities laid end to end, most likely first."""
-        target = u * self._kept_total
+        target = u * self.kept_total
         look = min(FIRST_LOOK, self.kept_count)
         while True:
             ids = self._ranking.first(look)
@@ -195,9 +211,9 @@ class Filtered:
         return self.draw(uniform(self._config.seed, n_tokens))
 
 
-def _exponentials(scores: Scores, temperature: float) -> Weights:
+def exponentials(scores: Scores, best: float, temperature: float) -> Weights:
     """exp((score − best) / temperature) in float64: the best is 1, so nothing overflows."""
-    shifted = np.subtract(scores, scores.max(), dtype=np.float64)
+    shifted = np.subtract(scores, best, dtype=np.float64)
     if temperature != 1.0:
         shifted /= temperature
     weights: Weights = np.exp(shifted, out=shifted)
@@ -225,7 +241,7 @@ def _usable_logits(logits: torch.Tensor, n_usable: int | None) -> Scores:
     return numbers
 
 
-def _penalised(raw: Scores, config: SamplingConfig, seen_ids: Collection[int]) -> Scores:
+def penalised(raw: Scores, config: SamplingConfig, seen_ids: Collection[int]) -> Scores:
     """The logits with every token seen so far made less likely: positive ones divided, negative ones multiplied."""
     if config.repetition_penalty == 1.0 or not seen_ids:
         return raw
@@ -246,7 +262,7 @@ def filter_probabilities(
     have no token and are never candidates. Raises Refusal when the logits hold NaN, +inf, or nothing finite.
     """
     raw = _usable_logits(logits, n_usable)
-    return Filtered(raw, _penalised(raw, config, seen_ids), config)
+    return Filtered(raw, penalised(raw, config, seen_ids), config)
 
 
 def candidates(
@@ -270,7 +286,7 @@ def choose(
 ) -> int:
     """The next token at context length `n_tokens`. Greedy looks for the best logit and computes no probability."""
     raw = _usable_logits(logits, n_usable)
-    scores = _penalised(raw, config, seen_ids)
+    scores = penalised(raw, config, seen_ids)
     if config.is_greedy:
         return int(scores.argmax())
     return Filtered(raw, scores, config).choose(n_tokens)

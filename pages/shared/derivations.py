@@ -16,16 +16,15 @@ from core.estimate.kv import B_KV, M_KV, kv_bytes, kv_derivation
 from core.estimate.parameters import n_params
 from core.model.kv_cache import BLOCK_TOKENS, KVCache
 from core.model.transformer import Transformer
+from pages.shared.chances import OpenedChance, chance_of, is_chance
 from pages.shared.source_code import Source, sources
 from pages.shared.visit import Started
 
 
 @dataclass(frozen=True, slots=True)
 class Sibling:
-    """Another figure for the same thing, in the same unit; `name` is its key.
-
-    The gap is taken from the reference of the two, so that it is the same whichever of them was opened.
-    """
+    """Another figure for the same thing, in the same unit; `name` is its key. The gap is taken from the reference of
+    the two, so that it is the same whichever of them was opened."""
 
     name: str
     value: int
@@ -64,14 +63,20 @@ class _Place:
 
 def is_figure(name: object, step: object, trace: Trace) -> bool:
     """Whether a browser's words name a figure and a step that this run has."""
-    known = isinstance(name, str) and name in FIGURES and (bool(trace.output_ids) or name not in ("ttft", "tpot"))
-    return known and isinstance(step, int) and not isinstance(step, bool) and 0 <= step < len(trace.steps)
+    if not (isinstance(name, str) and type(step) is int and 0 <= step < len(trace.steps)):
+        return False
+    known = name in FIGURES and bool(trace.output_ids or name not in ("ttft", "tpot"))
+    return known or is_chance(name, trace.steps[step])
 
 
-def derivation_of(figure: str, started: Started, trace: Trace, step: int, *, waiting_seconds: float) -> OpenedFigure:
+def derivation_of(
+    figure: str, started: Started, trace: Trace, step: int, *, waiting_seconds: float
+) -> OpenedFigure | OpenedChance:
     """The figure of a step, opened. Raises KeyError or IndexError for what `is_figure` refuses."""
     if step < 0:
         raise IndexError(step)
+    if is_chance(figure, trace.steps[step]):
+        return chance_of(figure, started, trace.steps[step])
     return FIGURES[figure](_Place(started, trace, trace.steps[step], waiting_seconds))
 
 
@@ -91,14 +96,13 @@ def _flops_chapter(at: _Place) -> OpenedFigure:
 
 
 def _flops_exact(at: _Place) -> OpenedFigure:
-    event = at.event
     return OpenedFigure(
         name="flops_exact",
-        value=event.flops_exact,
+        value=at.event.flops_exact,
         derivation=flops.step_flops_derivation(at.started.model.config, _passes(at)),
-        about=("about_flops_exact", f"about_flops_exact_{event.phase}"),
+        about=("about_flops_exact", f"about_flops_exact_{at.event.phase}"),
         sources=sources(flops.layers_flops_exact, flops.layers_terms, flops.head_flops_exact, flops.head_term),
-        siblings=(Sibling("flops_chapter", event.flops_chapter, is_reference=False),),
+        siblings=(Sibling("flops_chapter", at.event.flops_chapter, is_reference=False),),
     )
 
 
@@ -143,36 +147,32 @@ def _kv_reserved(at: _Place) -> OpenedFigure:
 
 
 def _bytes_read(at: _Place) -> OpenedFigure:
-    event = at.event
-    parts = Factor("R", event.weight_bytes_read, "weights"), Factor("R", event.kv_bytes_read, "cache")
+    parts = Factor("R", at.event.weight_bytes_read, "weights"), Factor("R", at.event.kv_bytes_read, "cache")
     return OpenedFigure(
         name="bytes_read",
-        value=event.bytes_read,
+        value=at.event.bytes_read,
         derivation=Derivation("R", tuple(Term((part,)) for part in parts), "B"),
-        about=("about_bytes_read", f"about_bytes_read_{event.phase}"),
+        about=("about_bytes_read", f"about_bytes_read_{at.event.phase}"),
         sources=sources(StepEvent.bytes_read, StepEvent.kv_bytes_read, Transformer.product_bytes),
     )
 
 
 def _step_time(at: _Place) -> OpenedFigure:
-    event = at.event
     return OpenedFigure(
         name="step_time",
-        value=event.total_seconds,
-        derivation=Derivation("t", _seconds({"pass": event.seconds, "sampling": _sampling_seconds(event)}), "s"),
+        value=at.event.total_seconds,
+        derivation=Derivation("t", _seconds(_pass_and_sampling(at.event)), "s"),
         about=("about_step_time",),
         sources=sources(StepEvent.total_seconds),
     )
 
 
 def _ttft(at: _Place) -> OpenedFigure:
-    first = at.trace.steps[0]
     before = {"waiting": at.waiting_seconds, "tokenising": at.trace.tokenising_seconds}
-    parts = before | {"pass": first.seconds, "sampling": _sampling_seconds(first)}
     return OpenedFigure(
         name="ttft",
         value=at.waiting_seconds + (at.trace.time_to_first_token_s or 0.0),
-        derivation=Derivation("\\mathrm{TTFT}", _seconds(parts), "s"),
+        derivation=Derivation("\\mathrm{TTFT}", _seconds(before | _pass_and_sampling(at.trace.steps[0])), "s"),
         about=("about_ttft",),
         sources=sources(Trace.time_to_first_token_s, StepEvent.total_seconds),
         of_the_run=True,
@@ -242,8 +242,8 @@ def _element_bytes(at: _Place) -> int:
     return at.started.model.transformer.dtype.itemsize
 
 
-def _sampling_seconds(event: StepEvent) -> float:
-    return event.sampled.seconds if event.sampled else 0.0
+def _pass_and_sampling(event: StepEvent) -> dict[str, float]:
+    return {"pass": event.seconds, "sampling": event.sampled.seconds if event.sampled else 0.0}
 
 
 def _seconds(parts: dict[str, float]) -> tuple[Term, ...]:

@@ -1,4 +1,4 @@
-"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run.
+"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run; then the pages.
 
 Machines differ and change from minute to minute, so every figure is a median of alternating rounds, and what counts is
 the ratio inside this run. The read bandwidth is what a plain sum over 256 MiB reaches between the rounds.
@@ -12,19 +12,30 @@ import torch
 
 from core.model.products import available_cores
 from tests.bench.bandwidth import ReadBandwidth
+from tests.bench.page import report_pages
 from tests.bench.recording import recording_share
 from tests.bench.speed import Speed, measure
 
 DTYPES = ("f32", "bf16", "f16")
+PARTS = ("engine", "pages")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("--parts", default=",".join(PARTS), help="engine, pages or both, with a comma (both)")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="which to measure (all three)")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds a dtype (5)")
     parser.add_argument("--new", type=int, default=48, help="tokens to decode a round (48)")
     parser.add_argument("--prompt-tokens", type=int, default=64, help="positions to prefill (64)")
     arguments = parser.parse_args()
+    if "engine" in arguments.parts.split(","):
+        report_engine(arguments)
+    if "pages" in arguments.parts.split(","):
+        report_pages()
+
+
+def report_engine(arguments: argparse.Namespace) -> None:
+    """Measures and prints the engine, dtype by dtype."""
     bandwidth = ReadBandwidth()
     print(
         f"smollm2, batch 1, {available_cores()} cores, {arguments.prompt_tokens} prompt tokens, "

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Playwright, sync_playwright
 
+from pages.shared.bundle import bundle
 from tests.browser.server import Server, serving
-from tests.browser.visitor import CHROMIUM_FLAGS, Visitor
+from tests.browser.visitor import CHROMIUM_FLAGS, Visitor, executable
 
 OpenTab = Callable[..., Visitor]
+pytest.register_assert_rewrite("tests.browser.truth")  # its assertions say what differs, like a test's own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,9 +39,22 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def chromium(playwright: Playwright) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(executable_path=os.environ["TBT_CHROMIUM"], args=CHROMIUM_FLAGS)
+    browser = playwright.chromium.launch(executable_path=executable(), args=CHROMIUM_FLAGS)
     yield browser
     browser.close()
+
+
+@pytest.fixture(scope="module")
+def module(server: Server, chromium: Browser) -> Iterator[Callable[..., Any]]:
+    """Runs a function body with one of the stage's modules: `module("runs.js", "return m.recordOf(given)", given)`."""
+    page = chromium.new_page()
+    page.goto(f"{server.address}/api/ready")  # any address of the same server
+
+    def call(name: str, body: str, given: Any = None) -> Any:
+        return page.evaluate(f"async (given) => {{ const m = await import('/{bundle().path}/{name}'); {body} }}", given)
+
+    yield call
+    page.close()
 
 
 @pytest.fixture

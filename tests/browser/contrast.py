@@ -1,4 +1,4 @@
-"""Every piece of our own text against the first opaque background behind it, by WCAG's formula."""
+"""Contrast by WCAG's formula: of our own texts against what lies behind them, and of the canvas's inks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ LEAST = 4.5
 
 
 def weak_texts(page: Page) -> list[str]:
-    """What falls below 4.5 : 1, with its class, its beginning and its contrast; disabled controls are exempt."""
-    weak: list[str] = page.evaluate(CONTRAST, LEAST)
+    """Our texts below 4.5 : 1, with their class, beginning and contrast; disabled controls are exempt."""
+    weak: list[str] = page.evaluate(f"(least) => {{ {MEASURE} {TEXTS} }}", LEAST)
     return weak
 
 
-CONTRAST = """(least) => {
+def weak_inks(page: Page, names: tuple[str, ...]) -> list[str]:
+    """Which of these colours is below 4.5 : 1 on a card's paper, which the canvas lies on."""
+    weak: list[str] = page.evaluate(f"([least, names]) => {{ {MEASURE} {INKS} }}", [LEAST, names])
+    return weak
+
+
+MEASURE = """
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
   const rgba = (color) => {
     canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
@@ -30,13 +36,30 @@ CONTRAST = """(least) => {
     }
     return [255, 255, 255, 255];
   };
+  const contrast = (color, element) => {
+    const [a, b] = [luminance(rgba(color)), luminance(behind(element))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
   const weak = [];
+"""
+
+TEXTS = """
   for (const e of document.querySelectorAll('[class*=tbt-] *, [class*=tbt-]')) {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
     if (!own || !e.getClientRects().length || e.closest('[aria-disabled=true]')) continue;
-    const [a, b] = [luminance(rgba(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
+    const ratio = contrast(getComputedStyle(e).color, e);
     if (ratio < least) weak.push(`${e.className} ${e.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
   }
   return weak;
-}"""
+"""
+
+INKS = """
+  const probe = document.querySelector('.tbt-picture').appendChild(document.createElement('i'));
+  for (const name of names) {
+    probe.style.color = `var(--tbt-${name})`;
+    const ratio = contrast(getComputedStyle(probe).color, probe);
+    if (ratio < least) weak.push(`${name} ${ratio.toFixed(2)}`);
+  }
+  probe.remove();
+  return weak;
+"""

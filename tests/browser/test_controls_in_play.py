@@ -72,9 +72,8 @@ def set_speed(visitor: Visitor) -> None:
     visitor.address_says(speed="2")
 
 
-CHANGES = [
-    set_seed, set_temperature, set_top_p, set_max_new, switch_units, switch_language, switch_cache, write_prompt, set_speed,
-]  # fmt: skip
+SETTINGS = [set_seed, set_temperature, set_top_p, set_max_new, switch_cache, write_prompt, set_speed]
+CHANGES = [*SETTINGS, switch_units, switch_language]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -133,20 +132,16 @@ def test_reset_in_play_ends_the_run_and_another_can_begin(playing: Visitor) -> N
     playing.press("prefill", 1).press("decode", 2)
 
 
-def test_step_back_in_play_pauses_and_undoes_one_step(playing: Visitor) -> None:
-    """Also when it is pressed while a step is under way: that step comes, and is the one that goes again."""
-    playing.page.evaluate(
-        """() => {
-          const stage = document.querySelector('.tbt-stage');
-          window.mostSteps = 0;
-          new MutationObserver(() => { window.mostSteps = Math.max(window.mostSteps, Number(stage.dataset.steps)); })
-            .observe(stage, { attributes: true, attributeFilter: ['data-steps'] });
-        }"""
-    )
-    playing.shows_more_than(playing.steps + 1).click("step_back")
+@pytest.mark.parametrize("moment", ["between two steps", "while a step is under way"])
+def test_step_back_in_play_pauses_and_undoes_one_step(playing: Visitor, moment: str) -> None:
+    """A step that is under way comes first, and is then the one that goes again."""
+    playing.page.evaluate(STEP_BACK_WHEN, moment == "while a step is under way")
     playing.page.wait_for_selector("[data-act=play][data-drawn^=play]")
-    assert playing.settled() == playing.page.evaluate("window.mostSteps") - 1
-    playing.press("decode", playing.steps + 1)
+    playing.page.wait_for_function(
+        "Number(document.querySelector('.tbt-stage').dataset.steps) === window.mostSteps - 1"
+    )
+    steps = playing.settled()
+    playing.rest_after_a_click().press("decode", steps + 1)
 
 
 def test_a_reload_in_play_finds_the_run_paused(playing: Visitor) -> None:
@@ -173,3 +168,18 @@ def test_another_page_in_play_and_back(playing: Visitor) -> None:
     steps = playing.settled()
     assert len(playing.screen()["ledger"]) == steps
     playing.press("decode", steps + 1)
+
+
+# Presses the button at that moment, and notes the most steps that were ever on the screen.
+STEP_BACK_WHEN = """(isWorking) => {
+  const [stage, bar] = ['.tbt-stage', '.tbt-bar-all'].map((selector) => document.querySelector(selector));
+  window.mostSteps = 0;
+  new MutationObserver(() => { window.mostSteps = Math.max(window.mostSteps, Number(stage.dataset.steps)); })
+    .observe(stage, { attributes: true, attributeFilter: ['data-steps'] });
+  const turned = new MutationObserver(() => {
+    if (bar.classList.contains('tbt-working') !== isWorking) return;
+    turned.disconnect();
+    document.querySelector('[data-act=step_back]').click();
+  });
+  turned.observe(bar, { attributes: true, attributeFilter: ['class'] });
+}"""

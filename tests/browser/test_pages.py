@@ -12,7 +12,7 @@ import pytest
 from tests.browser.contrast import weak_texts
 from tests.browser.server import Server
 
-HOSTILE = "$5 and $6 a_b_c ~~x~~ <b id=evil>b</b> <img src=x onerror=\"document.title='evil'\"> # t `c` :red[r]\nend"
+HOSTILE = "$5 and $6 a_b_c ~~x~~ ** <b id=evil>b</b> <img src=x onerror=\"document.title='evil'\"> # t `c` :red[r]\nend"
 
 
 @pytest.mark.parametrize(("locale", "title"), [("zh-CN", "逐字"), ("en-US", "Token by Token")])
@@ -55,7 +55,9 @@ def test_a_chip_says_where_its_token_lies_and_who_predicted_it(visit: Any) -> No
     detail = visitor.screen()["detail"]
     assert f"“{prompt_end['label']}”: id {prompt_end['id']}" in detail and "given" in detail and "first new" in detail
     visitor.page.keyboard.press("ArrowRight")
-    visitor.page.wait_for_selector(f".tbt-strip [data-position='{prompt_end['position'] + 1}'][aria-current=true]:focus")
+    visitor.page.wait_for_selector(
+        f".tbt-strip [data-position='{prompt_end['position'] + 1}'][aria-current=true]:focus"
+    )
 
 
 def test_a_hostile_prompt_is_shown_literally_and_creates_no_element(visit: Any) -> None:
@@ -144,6 +146,8 @@ FITS = """(width) => {
   const buttons = [...document.querySelectorAll('.tbt-stage [data-act]:not([hidden]), .st-key-path a')]
     .map((button) => button.getBoundingClientRect());
   const picture = document.querySelector('.tbt-picture canvas')?.getBoundingClientRect();
+  const isInside = (box) => box.width > 0 && box.left >= 0 && box.right <= width;
+  const isAbove = (box) => !picture || box.bottom <= picture.top;
   return !isOverflowing && document.documentElement.scrollWidth === width && buttons.length > 0
-    && buttons.every((box) => box.width > 0 && box.left >= 0 && box.right <= width && (!picture || box.bottom <= picture.top));
+    && buttons.every((box) => isInside(box) && isAbove(box));
 }"""

@@ -12,11 +12,12 @@ from core.model.load import LanguageModel
 from pages.shared import wire
 from tests.browser.visitor import Visitor
 
-# Counts every cell of the picture whose middle has another colour than its byte asks for, and every column drawn beyond.
+# Counts the cells of the picture whose middle has another colour than their byte asks for.
 WRONG_CELLS = """async ([levels, shape]) => {
-  const main = performance.getEntriesByType('resource').map((entry) => entry.name).find((name) => name.endsWith('/main.js'));
+  const files = performance.getEntriesByType('resource').map((entry) => entry.name);
+  const main = files.find((name) => name.endsWith('/main.js'));
   const { layout, columnX } = await import(new URL('geometry.js', main));
-  const { shade } = await import(new URL('paint.js', main));
+  const { shade } = await import(new URL('cells.js', main));
   const picture = document.querySelector('.tbt-picture');
   const canvas = picture.querySelector('canvas');
   const [width, height] = [canvas.width / devicePixelRatio, canvas.height / devicePixelRatio];
@@ -42,10 +43,12 @@ WRONG_CELLS = """async ([levels, shape]) => {
       const y = place.top + layer * place.cellHeight + (which + 0.45) * head;
       const wanted = shade(levels[position * nLayers * 2 * nHeads + part], kind ? v : k, paper);
       const found = colourAt(x, y);
-      if (wanted.some((channel, index) => Math.abs(channel - found[index]) > 3)) wrong.push({ position, part, wanted, found });
+      const isRight = wanted.every((channel, index) => Math.abs(channel - found[index]) <= 3);
+      if (!isRight) wrong.push({ position, part, wanted, found });
     }
   }
-  return { perBin: place.perBin, isWholePicture: place.height === height, wrong: wrong.length, first: wrong[0] ?? null };
+  const isWhole = place.height === height;
+  return { perBin: place.perBin, isWhole, wrong: wrong.length, first: wrong[0] ?? null };
 }"""
 
 
@@ -76,10 +79,12 @@ class Truth:
         ]
         assert [chip["kind"] for chip in shown["chips"]] == ["tbt-prompt"] * n_prompt + ["tbt-produced"] * steps
         assert shown["text"] == trace.text
-        assert [row[1:5] + row[8:11] for row in shown["ledger"]] == [self._row(trace, number) for number in range(steps)]
+        assert [row[1:5] + row[8:11] for row in shown["ledger"]] == [
+            self._row(trace, number) for number in range(steps)
+        ]
         assert f"{n_prompt + steps - 1:,}" in shown["picture"] and str(n_prompt) in shown["picture"]
         drawn = visitor.page.evaluate(WRONG_CELLS, [list(wire.cells(trace, 0)), self._shape(trace)])
-        assert drawn == {"perBin": 1, "isWholePicture": True, "wrong": 0, "first": None}
+        assert drawn == {"perBin": 1, "isWhole": True, "wrong": 0, "first": None}
 
     def _row(self, trace: Trace, number: int) -> list[str]:
         """Token, positions computed, reused, n, KV bytes by formula and by tensors, their gap."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,11 @@ SCREEN = """() => {
     notice: text('.tbt-bar-all .tbt-notice'),
   };
 }"""
+
+
+def executable() -> str:
+    """The Chromium that `make test` found."""
+    return os.environ["TBT_CHROMIUM"]
 
 
 @dataclass
@@ -118,7 +124,9 @@ class Visitor:
     def shows_more_than(self, steps: int) -> Visitor:
         """Waits until more than so many steps are on the screen."""
         self.page.wait_for_function(
-            "steps => Number(document.querySelector('.tbt-stage').dataset.steps) > steps", arg=steps, timeout=PATIENCE_MS
+            "steps => Number(document.querySelector('.tbt-stage').dataset.steps) > steps",
+            arg=steps,
+            timeout=PATIENCE_MS,
         )
         return self
 
@@ -158,7 +166,8 @@ class Visitor:
     def address_says(self, **words: str) -> Visitor:
         """Waits until the address holds these settings: the page has taken them in."""
         self.page.wait_for_function(
-            "words => Object.entries(words).every(([name, word]) => new URLSearchParams(location.search).get(name) === word)",
+            """words => Object.entries(words).every(([name, word]) =>
+              new URLSearchParams(location.search).get(name) === word)""",
             arg=dict(words),
             timeout=PATIENCE_MS,
         )
@@ -185,9 +194,8 @@ class Visitor:
 
 def duplicate(original: Visitor, tab: Visitor) -> Visitor:
     """Makes a new tab what *duplicate tab* makes it: the same address, and a copy of what the tab keeps for itself."""
-    kept = original.page.evaluate("Object.entries(sessionStorage)")
-    tab.page.add_init_script(
-        f"if (!sessionStorage.length) for (const [name, value] of {json.dumps(kept)}) sessionStorage.setItem(name, value);"
-    )
+    kept = json.dumps(original.page.evaluate("Object.entries(sessionStorage)"))
+    copying = f"for (const [name, value] of {kept}) sessionStorage.setItem(name, value)"
+    tab.page.add_init_script(f"if (!sessionStorage.length) {copying}")
     tab.page.goto(original.page.url)
     return tab

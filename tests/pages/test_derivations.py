@@ -18,6 +18,7 @@ from core.engine.trace import Phase, StepEvent, Trace
 from core.model.load import LanguageModel
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared import source_code
+from pages.shared.chances import DRAWN, MODEL
 from pages.shared.derivations import FIGURES, OpenedFigure, derivation_of, is_figure
 from pages.shared.source_code import sources
 from tests.pages import screen
@@ -124,7 +125,8 @@ def test_no_word_is_left_over(runs: dict[str, Run]) -> None:
             for shown in [opened(short, figure, 0), *(opened(run, figure, step) for step in range(len(run.steps)))]:
                 shown.derivation.formula(words)
                 asked |= {*shown.about, f"figure_{figure}", *(f"figure_{other.name}" for other in shown.siblings)}
-    code = (ROOT / "pages/shared/opened.py").read_text(encoding="utf-8")
+    asked |= {f"figure_{name}" for name in (MODEL, DRAWN)}
+    code = "".join((ROOT / f"pages/shared/{name}.py").read_text(encoding="utf-8") for name in ("opened", "chances"))
     ours = {key.removeprefix("derivations.") for key in catalogue("en") if key.startswith("derivations.")}
     left = {key for key in ours - asked if not re.search(f"[\"']{key}[\"']", code) and not key.startswith("symbol_")}
     assert left == set()
