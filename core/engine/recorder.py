@@ -20,7 +20,11 @@ from core.refusal import Refusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordConfig:
-    """What to keep of every step. `attention` names a (layer, head); `candidates` counts the likeliest tokens."""
+    """What to keep of every step.
+
+    `attention` names a (layer, head); `candidates` counts the likeliest tokens. `queries` keeps the query vectors of
+    each step's newest position beside the cache (`Run.queries`), for the attention of any layer and head later on.
+    """
 
     candidates: int = 0
     kv_norms: bool = False
@@ -48,11 +52,14 @@ class Recorder:
     `at_each_layer` is called whenever the pass reaches a layer; what it raises ends the pass there.
     """
 
-    def __init__(self, wanted: Sequence[RecordConfig], at_each_layer: Callable[[], None] | None = None) -> None:
-        self._wanted, self._at_each_layer = wanted, at_each_layer
+    def __init__(
+        self, wanted: Sequence[RecordConfig], at_each_layer: Callable[[], None] | None = None, *, n_newest: int = 1
+    ) -> None:
+        """`n_newest`: of how many of a pass's last positions the queries are kept; a chunk must hold so many."""
+        self._wanted, self._at_each_layer, self._n_newest = wanted, at_each_layer, n_newest
         self._all_layers = any(config.queries for config in wanted)
         self._layers = {config.attention[0] for config in wanted if config.attention is not None}
-        self._queries: dict[int, list[Tensor]] = {}  # layer → one (B, n_new, h, d_h) a chunk
+        self._queries: dict[int, Tensor] = {}  # layer → (B, n_newest, h, d_h) of the newest chunk
 
     @property
     def listens(self) -> bool:
@@ -64,26 +71,29 @@ class Recorder:
         if self._at_each_layer is not None:
             self._at_each_layer()
         if self._all_layers or layer in self._layers:
-            self._queries.setdefault(layer, []).append(queries)
+            newest = queries[:, -self._n_newest :]  # (B, n_new, h, d_h) → (B, n_newest, h, d_h)
+            # A copy of a part, so that the queries of a long prompt do not live until its pass is over.
+            self._queries[layer] = newest.clone() if newest.shape[1] < queries.shape[1] else newest
 
     def recorded(self, row: int, cache: KVCache, n_new: int) -> Recorded:
         """What run number `row` of the pass asked for, after `n_new` positions were added to its cache."""
         wanted = self._wanted[row]
-        key_norms = value_norms = queries = attention = None
+        key_norms = value_norms = attention = None
         if wanted.kv_norms:
             new = cache.columns(cache.n_tokens - n_new, cache.n_tokens)  # (L, 2, n_kv, n_new, d_h)
             norms = torch.linalg.vector_norm(new, dim=-1, dtype=torch.float32)
             key_norms, value_norms = read_only(norms[:, 0]), read_only(norms[:, 1])
-        if wanted.queries:
-            layers = [self._of_layer(layer, row) for layer in range(cache.config.n_layers)]
-            queries = torch.stack(layers).to(cache.dtype)  # (L, n_new, h, d_h)
         if wanted.attention is not None:
             layer, head = wanted.attention
-            attention = attention_row(self._of_layer(layer, row)[-1:], cache.keys(layer), layer, head)
-        return Recorded(key_norms=key_norms, value_norms=value_norms, queries=queries, attention=attention)
+            attention = attention_row(self._queries[layer][row, -1:], cache.keys(layer), layer, head)
+        return Recorded(key_norms=key_norms, value_norms=value_norms, attention=attention)
 
-    def _of_layer(self, layer: int, row: int) -> Tensor:
-        return torch.cat([chunk[row] for chunk in self._queries[layer]])  # (n_new, h, d_h)
+    def queries(self, row: int, dtype: torch.dtype) -> Tensor | None:
+        """The queries [n_newest, L, h, d_h] of run number `row`, as rotated; None when it did not ask for them."""
+        if not self._wanted[row].queries:
+            return None
+        layers = [self._queries[layer][row] for layer in range(len(self._queries))]
+        return torch.stack(layers, dim=1).to(dtype)  # L × (n_newest, h, d_h) → (n_newest, L, h, d_h)
 
 
 def attention_row(query: Tensor, keys: Tensor, layer: int, head: int) -> AttentionRow:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from core.engine.recorder import RecordConfig, attention_row
 from core.engine.trace import AttentionRow, StepEvent, Stop, StopKind, Trace
 from core.model.kv_cache import KVCache
@@ -57,6 +59,7 @@ class Run:
         self.cache: KVCache | None = model.transformer.new_cache() if config.use_cache else None
         self.steps: list[StepEvent] = []
         self.output_ids: list[int] = []
+        self.queries: list[Tensor] = []  # one (L, h, d_h) a step, of its newest position, in the cache's dtype
         self._stream = self._new_stream()
         self._interrupted = False
 
@@ -120,6 +123,7 @@ class Run:
         """Makes tokens, text and cache agree with the recorded steps: what belongs to no finished step goes."""
         if self.cache is not None:
             self.cache.truncate(sum(step.new_positions for step in self.steps))
+        del self.queries[len(self.steps) :]
         self.output_ids = [step.sampled.token_id for step in self.steps if step.sampled]
         self._stream = self._new_stream()
         for token_id in self.output_ids:
@@ -131,11 +135,10 @@ class Run:
         Needs a run with a cache whose record keeps queries.
         """
         RecordConfig(attention=(layer, head)).check(self.model.config)
-        event = self.steps[step]
-        queries = event.recorded.queries
-        if self.cache is None or queries is None:
+        n_tokens = self.steps[step].n_tokens
+        if self.cache is None or not self.config.record.queries:
             raise ValueError("this run keeps no cache or no queries")
-        return attention_row(queries[layer, -1:], self.cache.keys(layer)[:, : event.n_tokens], layer, head)
+        return attention_row(self.queries[step][layer][None], self.cache.keys(layer)[:, :n_tokens], layer, head)
 
     def _new_stream(self) -> TextStream:
         return TextStream(self.model.tokenizer, after=self.prompt_ids)

@@ -103,9 +103,13 @@ def restore(model: LanguageModel, config: RunConfig, trace: Trace) -> Run:
     run.steps.extend(trace.steps)
     if run.cache is not None and trace.steps:
         n_cached = sum(event.new_positions for event in trace.steps)
+        # The newest positions of the steps follow one another, and the last one ends the pass.
+        recorder = Recorder([config.record], n_newest=len(trace.steps))
         with torch.inference_mode():
             ids = torch.tensor([run.ids[:n_cached]], device=model.device.torch_device)  # (1, n)
-            model.transformer.hidden(ids, [run.cache])
+            model.transformer.hidden(ids, [run.cache], recorder if recorder.listens else None)
+        queries = recorder.queries(0, run.cache.dtype)
+        run.queries = [] if queries is None else list(queries)
     return run
 
 
@@ -197,6 +201,9 @@ def _finish(run: Run, done: Pass, logits: Tensor, recorder: Recorder, row: int) 
         sampled=sampled,
         recorded=recorded,
     )
+    queries = recorder.queries(row, cache.dtype)
+    if queries is not None:
+        run.queries.append(queries[-1])
     run.steps.append(event)
     return event
 

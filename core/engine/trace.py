@@ -7,7 +7,6 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from core.model.sampling import Candidate
 
@@ -57,13 +56,10 @@ class Recorded:
     """What a recorder was asked to keep of a step; None where it was not asked.
 
     `key_norms`, `value_norms`: read-only fp32 [L, n_kv, new positions], the length of each new key and value vector.
-    `queries`: [L, new positions, h, d_h], as rotated, in the cache's dtype; with the cached keys they give the
-    attention of any layer and head of this step again (`attention_row`).
     """
 
     key_norms: FloatArray | None = None
     value_norms: FloatArray | None = None
-    queries: Tensor | None = None
     attention: AttentionRow | None = None
 
 

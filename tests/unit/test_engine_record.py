@@ -123,21 +123,28 @@ def test_norms_without_a_cache_are_those_of_all_positions(pair: tuple[PreTrained
         run.attention(0, 0, 0)
 
 
-def test_queries_are_those_of_the_new_positions(model: LanguageModel) -> None:
+def test_queries_are_those_of_each_steps_newest_position(model: LanguageModel) -> None:
     """In the cache's dtype; with the cached keys their softmax is the attention."""
     run = recorded_run(model, prefill_chunk=4)
     config = model.config
-    assert run.cache is not None
-    for event in run.steps:
-        queries = event.recorded.queries
-        assert queries is not None and queries.dtype == run.cache.dtype
-        assert queries.shape == (3, event.new_positions, config.n_heads, config.head_dim)
+    assert run.cache is not None and len(run.queries) == len(run.steps)
+    for event, queries in zip(run.steps, run.queries, strict=True):
+        assert queries.dtype == run.cache.dtype and queries.shape == (3, config.n_heads, config.head_dim)
         row = event.recorded.attention
         assert row is not None
         shared = config.n_heads // config.n_kv_heads
         keys = run.cache.keys(1)[3 // shared, : event.n_tokens]
-        scores = keys @ queries[1, -1, 3] / config.head_dim**0.5
+        scores = keys @ queries[1, 3] / config.head_dim**0.5
         close(row.weights, scores.softmax(0))
+
+
+def test_queries_live_and_go_with_their_steps(model: LanguageModel) -> None:
+    run = recorded_run(model)
+    first = run.queries[0]
+    assert first.untyped_storage().nbytes() < 4 * model.config.n_layers * model.config.attention_width * first.itemsize
+    run.step_back()
+    assert len(run.queries) == len(run.steps)
+    assert Run(model, random_ids(4), RunConfig()).queries == []
 
 
 def test_candidates_are_the_likeliest_tokens(model: LanguageModel) -> None:
@@ -163,7 +170,7 @@ def test_what_is_recorded_cannot_be_changed(model: LanguageModel) -> None:
         assert array is not None and not array.flags.writeable
         with pytest.raises(ValueError):
             array[...] = 0
-    for record, name in ((event, "n_tokens"), (recorded, "queries"), (recorded.attention, "weights")):
+    for record, name in ((event, "n_tokens"), (recorded, "key_norms"), (recorded.attention, "weights")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(record, name, None)
 
@@ -173,19 +180,20 @@ def test_what_is_recorded_does_not_change_later(model: LanguageModel) -> None:
     run = Run(model, random_ids(5), RunConfig(max_new=99, record=EVERYTHING))
     event = step(model, [run])[0]
     recorded = event.recorded
-    assert recorded.queries is not None and recorded.key_norms is not None and recorded.attention is not None
-    copies = recorded.queries.clone(), recorded.key_norms.copy(), recorded.attention.weights.copy()
+    assert recorded.key_norms is not None and recorded.attention is not None
+    queries = run.queries[0]
+    copies = queries.clone(), recorded.key_norms.copy(), recorded.attention.weights.copy()
     for _ in range(4):
         step(model, [run])
     while run.steps:
         run.step_back()
     step(model, [Run(model, random_ids(5, seed=3), RunConfig(record=EVERYTHING))])
-    assert torch.equal(recorded.queries, copies[0])
+    assert torch.equal(queries, copies[0])
     close(recorded.key_norms, copies[1], 0)
     close(recorded.attention.weights, copies[2], 0)
 
 
-FIELDS = ("key_norms", "value_norms", "queries", "attention")
+FIELDS = ("key_norms", "value_norms", "attention")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +201,7 @@ FIELDS = ("key_norms", "value_norms", "queries", "attention")
     [
         (RecordConfig(), set()),
         (RecordConfig(kv_norms=True), {"key_norms", "value_norms"}),
-        (RecordConfig(queries=True), {"queries"}),
+        (RecordConfig(queries=True), set()),
         (RecordConfig(attention=(0, 0)), {"attention"}),
         (RecordConfig(candidates=3), set()),
     ],
