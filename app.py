@@ -14,7 +14,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit import config
 
-from pages.shared.resources import shelf
+from pages.shared.resources import keeper, shelf
 from pages.shared.routes import api_routes
 from pages.shared.trouble import apologise
 
@@ -36,12 +36,13 @@ async def lifespan(_app: st.App) -> AsyncIterator[None]:
 
 
 async def keep_house(wait_until_loaded: Callable[[], None]) -> None:
-    """Once the models are there, takes all that lives on out of the collector's sight; then collects on a timer."""
+    """Once the models are there, takes all that lives on out of the collector's sight; then tidies up on a timer."""
     await asyncio.to_thread(wait_until_loaded)
     gc.collect()
     gc.freeze()
     while True:
         await asyncio.sleep(COLLECTION_SECONDS)
+        keeper().sweep()
         gc.collect()
 
 
