@@ -12,7 +12,7 @@ from pages.shared.link import settings_now, write_link
 from pages.shared.opened import show_opened
 from pages.shared.resources import keeper
 from pages.shared.stage import LABORATORY, SETTING_EVENTS, Event, heard, show_stage
-from pages.shared.stepping import carry_out, change_settings, current_visit, frame_for
+from pages.shared.stepping import carry_out, change_settings, current_visit, frame_for, slot_of
 from pages.shared.visit import Visit
 from pages.shared.waiting import model_notice
 
@@ -35,7 +35,7 @@ def run(asked: Controls) -> None:
     event, visit = heard(), current_visit()
     carry_out(event, visit, asked)
     show_stage(frame_for(event, visit, asked))
-    keeper().hold(visit, settings_now())
+    keeper().hold(visit, slot_of(visit), settings_now())
     write_link()
     if event and event.action == "open" and event.visit == visit.key:
         open_figure(event, visit)

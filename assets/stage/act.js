@@ -49,9 +49,31 @@ export function attention(context, place, { layer, weights }, scene, colours) {
   context.lineWidth = 1;
 }
 
+/** The attention of one head in all layers ([L, n] one after another): the brighter, the more a position weighs. */
+export function attentionMap(context, place, weights, colours) {
+  const n = weights.length / place.nLayers;
+  context.fillStyle = colours.panel;
+  const width = columnX(place, n - 1) + place.cellWidth - place.left;
+  context.fillRect(place.left, place.top, width, place.bottom - place.top);
+  context.fillStyle = colours.attention;
+  const gap = place.cellHeight >= 6 ? 1 : 0;
+  for (let layer = 0; layer < place.nLayers; layer += 1) {
+    const row = weights.subarray(layer * n, (layer + 1) * n);
+    const most = Math.max(...row);
+    const y = place.top + layer * place.cellHeight;
+    for (let bin = 0; bin * place.perBin < n; bin += 1) {
+      const share = Math.max(...row.subarray(bin * place.perBin, (bin + 1) * place.perBin)) / most;
+      context.globalAlpha = Math.sqrt(share);
+      const x = place.left + bin * place.cellWidth;
+      context.fillRect(x, y, place.cellWidth - (place.cellWidth >= 6 ? 1 : 0), place.cellHeight - gap);
+    }
+  }
+  context.globalAlpha = 1;
+}
+
 /** The query, a disc beside the newest column; it moves over its keys, takes their values in, and fades. */
 export function query(context, place, { layer, weights }, scene, colours) {
-  const home = columnX(place, weights.length - 1) + place.cellWidth + 14;
+  const home = Math.min(place.width - 10, columnX(place, weights.length - 1) + place.cellWidth + 14);
   const away = scene.sweep > 0 && scene.sweep < 1;
   const x = away ? home - 14 - (home - 14 - place.left) * scene.sweep : home;
   const y = rowY(place, layer);

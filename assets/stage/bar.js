@@ -9,7 +9,7 @@ const ICONS = {
   reset: 'M12 5a7 7 0 1 1-6.3 4H8L4 4 2 9h1.6A9 9 0 1 0 12 3z',
   next_turn: 'M4 4h16v11H8l-4 4z',
 };
-const SPEEDS = [1, 2, 4, 8];
+const SPEEDS = [1, 2, 4, 8, 16, 32];
 
 export class Bar {
   constructor(stage) {
@@ -20,10 +20,7 @@ export class Bar {
       this.buttons[action] = button;
     }
     this.speed = el('select', { class: 'tbt-speed', 'data-act': 'speed' });
-    this.speed.addEventListener('change', () => {
-      stage.player.speed = Number(this.speed.value);
-      stage.ask('speed', { force: true, value: stage.player.speed });
-    });
+    this.speed.addEventListener('change', () => stage.changeSpeed(Number(this.speed.value)));
     this.line = el('p', { class: 'tbt-line' });
     this.notice = el('p', { class: 'tbt-notice' });
     const { prefill, decode, play, step_back, reset, next_turn } = this.buttons;
@@ -40,11 +37,10 @@ export class Bar {
     );
   }
 
-  update({ header, t, player, asked }) {
-    if (!header) return;
-    const can = { ...header.can, play: player.playing || header.can.decode };
+  update({ header, record, t, playing, speed, asked }) {
+    const can = { ...header.can, play: playing || header.can.decode || record.steps.length > 0 };
     for (const [action, button] of Object.entries(this.buttons)) {
-      const name = action === 'play' && player.playing ? 'pause' : action;
+      const name = action === 'play' && playing ? 'pause' : action;
       // Not `disabled`: a button that is pressed and greys out for a moment must keep the focus of the keyboard.
       button.setAttribute('aria-disabled', String(!can[action]));
       if (button.dataset.drawn === `${name} ${header.language}`) continue;
@@ -59,7 +55,7 @@ export class Bar {
       this.speed.setAttribute('aria-label', t('speed'));
       refill(this.speed, SPEEDS.map((speed) => el('option', { value: speed }, t('steps_a_second', { speed }))));
     }
-    if (document.activeElement !== this.speed) this.speed.value = player.playing ? player.speed : header.speed;
+    if (document.activeElement !== this.speed) this.speed.value = speed;
     const working = header.busy || (asked && asked.action !== 'open' && asked.action !== 'speed');
     this.root.classList.toggle('tbt-working', Boolean(working));
     this.sayLine(header, t);

@@ -11,11 +11,14 @@ export class Cards {
     this.root = el('div', { class: 'tbt-column' }, this.memory, this.latency, this.next);
   }
 
-  update({ header, record, t }) {
-    const last = record.steps.length - 1;
-    refill(this.memory, memory(record, last, header.units, t));
-    refill(this.latency, latency(record, t));
-    refill(this.next, candidates(record, last, t));
+  /** The figures as they stood after the step shown. */
+  update({ header, record, t, shown }) {
+    const last = Math.max(0, shown);
+    const { facts } = record;
+    const steps = record.steps.slice(0, last + 1);
+    refill(this.memory, memory({ facts, steps }, last, header.units, t));
+    refill(this.latency, latency({ facts, steps }, t));
+    refill(this.next, candidates({ facts, steps }, last, t));
   }
 }
 

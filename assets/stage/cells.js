@@ -17,7 +17,7 @@ export function shade(level, colour, paper) {
 /** The byte of a cell; where several positions share it, their mean. */
 export function binLevel(record, bin, perBin, layer, kind, head) {
   const first = bin * perBin;
-  const end = Math.min(first + perBin, record.nColumns);
+  const end = Math.min(first + perBin, record.nColumns());
   let sum = 0;
   for (let position = first; position < end; position += 1) sum += record.cell(position, layer, kind, head);
   return Math.round(sum / (end - first));
@@ -45,7 +45,7 @@ export class CellLayer {
     const from = Math.floor((same ? record.steps[same - 1].n_tokens : 0) / place.perBin);
     const x = place.left + from * place.cellWidth;
     this.context.clearRect(x, 0, place.width - x, place.height);
-    const range = { from, to: Math.ceil(record.nColumns / place.perBin) };
+    const range = { from, to: Math.ceil(record.nColumns() / place.perBin) };
     const { n_layers: layers, n_kv_heads: heads } = record.facts;
     const sides = kindsOf(shown);
     const isDense = place.bins * layers * heads * sides.length > MOST_SHAPES;

@@ -39,13 +39,12 @@ export function columnX(place, position) {
   return place.left + Math.floor(position / place.perBin) * place.cellWidth;
 }
 
-/** The position and layer under a point of the picture; null outside the cells. */
+/** The cell under a point: position, layer, and how far down inside it (0 to 1); null outside the cells. */
 export function cellAt(place, x, y) {
   if (x < place.left || x >= place.right || y < place.top || y >= place.bottom) return null;
-  return {
-    position: Math.floor((x - place.left) / place.cellWidth) * place.perBin,
-    layer: Math.floor((y - place.top) / place.cellHeight),
-  };
+  const row = (y - place.top) / place.cellHeight;
+  const position = Math.floor((x - place.left) / place.cellWidth) * place.perBin;
+  return { position, layer: Math.floor(row), inside: row % 1 };
 }
 
 /** Every how many layers a label stands, so that labels keep 14 pixels between them. */

@@ -21,7 +21,7 @@ export class Ledger {
     this.drawn = { record: null, words: '', steps: [] };
   }
 
-  update({ header, record, t }) {
+  update({ header, record, t, shown }) {
     const words = `${header.language} ${header.units}`;
     const { drawn } = this;
     if (drawn.words !== words) {
@@ -37,11 +37,19 @@ export class Ledger {
     while (this.rows.children.length > same) this.rows.lastChild.remove();
     record.steps.slice(same).forEach((step, index) => this.rows.append(row(step, same + index, header.units, t)));
     this.drawn = { record, words, steps: [...record.steps] };
-    // Of many rows only the newest one's figures are stops for the keyboard; the others are reached by pointer.
-    this.rows.querySelectorAll('button').forEach((button) => {
-      button.tabIndex = Number(button.dataset.step) === record.steps.length - 1 ? 0 : -1;
-    });
+    this.mark(shown);
     if (same < record.steps.length) this.box.scrollTop = 0;
+  }
+
+  /** Marks the row of the step shown. Only its figures are stops for the keyboard. */
+  mark(shown) {
+    const now = this.rows.children[shown] ?? null;
+    if (this.marked === now) return;
+    for (const [row, isNow] of [[this.marked, false], [now, true]]) {
+      row?.toggleAttribute('data-shown', isNow);
+      row?.querySelectorAll('button').forEach((button) => { button.tabIndex = isNow ? 0 : -1; });
+    }
+    this.marked = now;
   }
 }
 
@@ -52,7 +60,7 @@ export function stepName(step, number, t) {
 }
 
 function row(step, number, units, t) {
-  const open = (name, text) => figure(name, number, text);
+  const open = (name, text) => figure(name, number, text, false);
   const values = [
     el('span', { class: `tbt-${step.phase}-ink` }, stepName(step, number, t)),
     el('bdi', { class: 'tbt-mono' }, step.token ? step.token[1] : ''),

@@ -1,80 +1,68 @@
-// The cache as a picture: a canvas that follows the record, and the same in words.
+// The cache as a picture: a canvas that shows the record at a moment, the timeline below it, and the same in words.
 
-import { CellLayer, kindsOf } from './cells.js';
-import { el, figure, refill } from './dom.js';
+import { attentionOf } from './api.js';
+import { attentionMap } from './act.js';
+import { caption } from './caption.js';
+import { CellLayer } from './cells.js';
+import { el } from './dom.js';
 import { cellAt, layout } from './geometry.js';
+import { Inspector } from './inspector.js';
+import { stepName } from './ledger.js';
 import { count } from './numbers.js';
 import { paint } from './paint.js';
-
-const INKS = {
-  ink: '--tbt-ink',
-  muted: '--tbt-muted',
-  line: '--tbt-line',
-  prefill: '--tbt-prefill',
-  prefillInk: '--tbt-prefill-ink',
-  decode: '--tbt-decode',
-  weights: '--tbt-weights',
-  weightsInk: '--tbt-weights-ink',
-  reserved: '--tbt-reserved',
-};
+import { PictureHead } from './picture_head.js';
+import { sceneAt } from './scene.js';
+import { Shapes } from './shapes.js';
+import { readColours } from './theme.js';
+import { Timebar } from './timebar.js';
 
 export class Picture {
   constructor(stage) {
     this.stage = stage;
-    this.shown = 'both';
-    this.title = el('h2', {});
-    this.legend = el('p', { class: 'tbt-note tbt-legend' });
-    this.switch = el('div', { class: 'tbt-switch', role: 'group' });
-    this.canvas = el('canvas', { role: 'img' });
+    this.cell = null; // the cell looked at: {position, layer, head}
+    this.hovered = null;
+    this.head = new PictureHead(this);
     this.cells = new CellLayer();
-    this.probe = el('i', { class: 'tbt-probe', 'aria-hidden': true });
+    this.canvas = el('canvas', { role: 'img' });
+    this.tip = el('div', { class: 'tbt-tip', 'aria-hidden': 'true', hidden: true });
+    this.view = el('div', { class: 'tbt-view', tabindex: 0, role: 'application' }, this.canvas, this.tip);
+    this.probe = el('i', { class: 'tbt-probe', 'aria-hidden': 'true' });
+    this.spoken = el('p', { class: 'tbt-spoken', role: 'status' });
     this.note = el('p', { class: 'tbt-note' });
-    this.shapes = el('div', { class: 'tbt-shapes' });
-    this.names = el('p', { class: 'tbt-note' });
-    this.root = el(
-      'section',
-      { class: 'tbt-card tbt-picture' },
-      el('header', {}, this.title, this.switch, this.legend),
-      this.canvas,
-      this.probe,
-      this.note,
-      this.shapes,
-      this.names,
-    );
-    this.canvas.addEventListener('click', (event) => this.pressed(event));
-    this.watch = new ResizeObserver(() => this.wish());
+    this.caption = el('p', { class: 'tbt-note tbt-caption' });
+    this.shapes = new Shapes();
+    this.timebar = new Timebar(stage);
+    this.inspector = new Inspector(this);
+    const parts = [this.head.root, this.view, this.timebar.root, this.note, this.shapes.root, this.caption];
+    this.root = el('section', { class: 'tbt-card tbt-picture' }, parts, this.inspector.root, this.probe, this.spoken);
+    this.view.addEventListener('keydown', (event) => this.keyed(event));
+    this.canvas.addEventListener('click', (event) => this.look(this.at(event)));
+    this.canvas.addEventListener('pointermove', (event) => this.hover(this.at(event), event));
+    this.canvas.addEventListener('pointerleave', () => this.hover(null));
+    this.watch = new ResizeObserver(() => stage.wish());
     this.watch.observe(this.root);
   }
 
+  /** Texts and controls; the canvas follows in `paint`. */
   update(stage) {
-    const { header, record, t } = stage;
-    this.title.textContent = t('picture');
-    const perCell = t('heads_per_cell', { count: record.facts.n_kv_heads });
-    refill(this.legend, `${t('picture_axes')} · ${perCell}`);
-    this.drawSwitch(header, t);
-    this.drawShapes(record, t);
-    this.wish();
+    const { record, t } = stage;
+    this.head.update(stage);
+    this.shapes.update(record, Math.max(0, stage.shown), t);
+    if (this.cell && this.cell.position >= record.nColumns(stage.shown + 1)) this.look(null);
+    this.view.setAttribute('aria-label', t('picture_keys'));
+    this.inspector.update(stage);
   }
 
-  /** Paints with the next frame of the screen; several wishes cost one painting. */
-  wish() {
-    if (this.wished) return;
-    this.wished = requestAnimationFrame(() => {
-      this.wished = 0;
-      this.paint();
-    });
-  }
-
-  paint() {
-    const { header, record, t, selected } = this.stage;
+  paint(stage) {
+    const { record, t, selected } = stage;
     const width = Math.floor(this.root.clientWidth - 32);
-    if (!record?.steps.length || !header.total || width < 80) return;
+    if (!record?.steps.length || width < 80) return;
     const { facts } = record;
     const newest = record.steps[record.steps.length - 1];
-    const columnBytes = 2 * facts.n_layers * facts.n_kv_heads * facts.head_dim * facts.element_bytes;
-    const nReserved = newest.kv_reserved / columnBytes;
+    const nReserved = newest.kv_reserved / record.positionBytes;
     const height = width > 640 ? 500 : 360;
-    const place = layout({ width, height, nColumns: record.nColumns, nReserved, nLayers: facts.n_layers });
+    const nColumns = record.nColumns();
+    const place = layout({ width, height, nColumns, nReserved, nLayers: facts.n_layers });
     this.place = place;
     const ratio = window.devicePixelRatio || 1;
     const [across, down] = [Math.round(place.width * ratio), Math.round(place.height * ratio)];
@@ -84,82 +72,111 @@ export class Picture {
     }
     const context = this.canvas.getContext('2d');
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const colours = this.colours();
-    this.cells.update(place, record, this.shown, colours, ratio);
-    paint(context, place, record, { cells: this.cells, colours, selected, t });
+    const colours = readColours(this.probe, this.root);
+    const scene = sceneAt(record.steps, stage.timeline.at);
+    const isMap = this.head.shown === 'attention';
+    this.cells.update(place, record, isMap ? 'both' : this.head.shown, colours, ratio);
+    const row = this.row(scene);
+    paint(context, place, record, scene, { cells: this.cells, row, colours, selected, cell: this.cell, ratio, t });
+    if (isMap) this.paintMap(context, place, scene, colours);
+    this.timebar.update(stage, scene);
+    this.say(place, scene, nReserved);
+    stage.root.dataset.painted = record.steps.length;
+  }
+
+  /** The attention row to draw; asked for when it has not come with its step. Without a cache there is none. */
+  row(scene) {
+    if (scene.step === null || !this.stage.record.facts.use_cache) return null;
+    const { layer, head } = this.head.focus;
+    return this.stage.record.row(scene.step, layer, head) ?? this.fetched(scene.step, layer, head);
+  }
+
+  paintMap(context, place, scene, colours) {
+    if (scene.step === null || !this.stage.record.facts.use_cache) return;
+    const { head } = this.head.focus;
+    const map = this.stage.record.row(scene.step, -1, head) ?? this.fetched(scene.step, -1, head);
+    if (map) attentionMap(context, place, map.weights, colours);
+  }
+
+  /** Asks the server for a row, once, and not for each of the steps that rush past. */
+  fetched(step, layer, head) {
+    const { record, playing, timeline } = this.stage;
+    const key = `${record.visit} ${record.number} ${step} ${layer} ${head}`;
+    if (playing || timeline.moves || this.asks === key) return null;
+    this.asks = key;
+    attentionOf(record.visit, { step, layer, head })
+      .then((bytes) => {
+        record.keepRow({ step, layer, head }, bytes);
+        this.stage.wish();
+      })
+      .catch(() => undefined) // the run is gone: the picture stays without the row
+      .finally(() => { if (this.asks === key) this.asks = null; });
+    return null;
+  }
+
+  /** The picture in words: for a screen reader, and as the caption below it. */
+  say(place, scene, nReserved) {
+    const { record, t } = this.stage;
     this.note.textContent = place.perBin > 1 ? t('picture_bins', { count: place.perBin }) : '';
     this.note.hidden = place.perBin === 1;
-    const words = facts.use_cache ? 'picture_words' : 'picture_words_no_cache';
-    const counts = { columns: record.nColumns, reserved: nReserved, prompt: record.steps[0].n_tokens };
+    const words = record.facts.use_cache ? 'picture_words' : 'picture_words_no_cache';
+    const counts = { columns: scene.nColumns, reserved: nReserved, prompt: record.steps[0].n_tokens };
     const shown = Object.fromEntries(Object.entries(counts).map(([name, value]) => [name, count(value)]));
-    this.canvas.setAttribute('aria-label', t(words, { layers: facts.n_layers, ...shown }));
-    this.stage.root.dataset.painted = header.total;
+    const label = t(words, { layers: record.facts.n_layers, ...shown });
+    if (this.canvas.getAttribute('aria-label') !== label) this.canvas.setAttribute('aria-label', label);
+    const text = caption(record, scene, this.head.focus, t);
+    if (this.caption.textContent !== text) this.caption.textContent = text;
   }
 
-  /** The colours of the theme at this moment: a canvas knows no CSS. */
-  colours() {
-    const read = (name) => {
-      this.probe.style.color = `var(${name})`;
-      return getComputedStyle(this.probe).color;
-    };
-    const channels = (name) => read(name).match(/[\d.]+/g).slice(0, 3).map(Number);
-    const family = getComputedStyle(this.root).fontFamily;
-    const colours = Object.fromEntries(Object.entries(INKS).map(([key, name]) => [key, read(name)]));
-    return {
-      ...colours,
-      kinds: [channels('--tbt-k'), channels('--tbt-v')],
-      paper: channels('--tbt-panel'),
-      small: `12px ${family}`,
-      bold: `600 13px ${family}`,
-    };
-  }
-
-  drawSwitch({ language }, t) {
-    const state = `${language} ${this.shown}`;
-    if (this.switch.dataset.state === state) return;
-    this.switch.dataset.state = state;
-    this.switch.setAttribute('aria-label', t('picture_switch'));
-    const buttons = ['both', 'k', 'v'].map((shown) => {
-      const marks = kindsOf(shown).map((kind) => el('i', { class: kind ? 'tbt-mark-v' : 'tbt-mark-k' }));
-      const pressed = String(shown === this.shown);
-      const button = el('button', { type: 'button', 'aria-pressed': pressed }, marks, t(`show_${shown}`));
-      button.addEventListener('click', () => {
-        this.shown = shown;
-        this.update(this.stage);
-        this.switch.querySelector('[aria-pressed=true]').focus();
-      });
-      return button;
-    });
-    refill(this.switch, buttons);
-  }
-
-  /** The shapes of the tensors that met in each layer of the newest step. */
-  drawShapes({ facts, steps }, t) {
-    const { new: nNew, n_tokens: n } = steps[steps.length - 1];
-    const q = `Q [1, ${facts.n_heads}, ${nNew}, ${facts.head_dim}]`;
-    const weights = `${t('attention_weights')} [1, ${facts.n_heads}, ${nNew}, ${n}]`;
-    const past = (letter) => `${letter} [1, ${facts.n_kv_heads}, ${n}, ${facts.head_dim}]`;
-    refill(
-      this.shapes,
-      el('span', { class: 'tbt-q' }, q),
-      el('span', {}, '×'),
-      el('span', { class: 'tbt-k' }, past('K')),
-      el('span', {}, '→'),
-      el('span', { class: 'tbt-a' }, figure('attended_pairs', steps.length - 1, weights)),
-      el('span', {}, '×'),
-      el('span', { class: 'tbt-v' }, past('V')),
-    );
-    this.names.textContent = t(nNew > 1 ? 'shape_names_prefill' : 'shape_names');
-  }
-
-  pressed(event) {
+  at(event) {
     const box = this.canvas.getBoundingClientRect();
+    const { record, shown } = this.stage;
     const cell = this.place && cellAt(this.place, event.clientX - box.left, event.clientY - box.top);
-    if (cell && cell.position < this.stage.record.tokens.length) this.stage.choose(cell.position);
+    if (!cell || cell.position >= record.nColumns(shown + 1)) return null;
+    return { ...cell, head: Math.min(record.facts.n_kv_heads - 1, Math.floor(cell.inside * record.facts.n_kv_heads)) };
+  }
+
+  hover(cell, event) {
+    this.tip.hidden = !cell;
+    if (!cell) return;
+    const text = this.inspector.describe(cell);
+    if (this.tip.textContent !== text) this.tip.textContent = text;
+    const box = this.view.getBoundingClientRect();
+    const x = Math.min(event.clientX - box.left + 14, box.width - this.tip.offsetWidth - 4);
+    this.tip.style.transform = `translate(${Math.max(0, x)}px, ${event.clientY - box.top + 16}px)`;
+  }
+
+  /** Looks at a cell: its vectors are shown, its token is chosen. */
+  look(cell) {
+    this.cell = cell;
+    if (cell) this.stage.selected = cell.position;
+    this.inspector.look(cell);
+    this.stage.wish();
+  }
+
+  keyed(event) {
+    const { stage, cell } = this;
+    const { timeline, record, t } = stage;
+    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (event.key === ' ') stage.click('play');
+    else if (event.key === 'Home') stage.lookAt(1);
+    else if (event.key === 'End') stage.lookAt(timeline.total);
+    else if (event.key === 'Escape' && cell) this.look(null);
+    else if (event.key === 'Enter' && !cell) {
+      this.look({ position: record.nColumns(stage.shown + 1) - 1, layer: this.head.focus.layer, head: 0 });
+    } else if (arrows && cell) {
+      const position = Math.max(0, Math.min(record.nColumns(stage.shown + 1) - 1, cell.position + arrows[0]));
+      const layer = Math.max(0, Math.min(record.facts.n_layers - 1, cell.layer + arrows[1]));
+      this.look({ ...cell, position, layer });
+    } else if (arrows && arrows[0]) stage.lookAt(Math.round(timeline.at) + arrows[0]);
+    else return;
+    event.preventDefault();
+    const step = stage.record.steps[Math.max(0, stage.shown)];
+    const moment = stepName(step, Math.max(0, stage.shown), t);
+    this.spoken.textContent = this.cell ? this.inspector.describe(this.cell) : moment;
   }
 
   end() {
     this.watch.disconnect();
-    cancelAnimationFrame(this.wished);
   }
 }

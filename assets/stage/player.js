@@ -1,55 +1,40 @@
-// Play: asks for the next step at the chosen pace, one at a time, so that a pause takes effect within one step.
+// Play: steps stream in at the chosen pace, past the reruns of the page. Pausing closes the stream: within one step.
 
-const APP = '[data-testid="stApp"]';
+import { stepsOf } from './api.js';
 
 export class Player {
-  /** `pull` asks for a step; `changed` is told when playing begins or ends by itself. */
-  constructor(pull, changed) {
-    this.pull = pull;
-    this.changed = changed;
-    this.playing = false;
-    this.speed = 4;
-    this.last = -Infinity;
+  /** `take` is given each frame; `ended` is told when the run has no more; `broken` when the connection is gone. */
+  constructor({ take, ended, broken }) {
+    Object.assign(this, { take, ended, broken });
+    this.control = null;
+    this.waits = false;
   }
 
-  toggle() {
-    if (this.playing) this.stop();
-    else {
-      this.playing = true;
-      this.next();
+  get streams() {
+    return this.control !== null;
+  }
+
+  async start(visit, values) {
+    this.stop();
+    const control = new AbortController();
+    this.control = control;
+    try {
+      for await (const frame of stepsOf(visit, values, control.signal)) {
+        if (this.control !== control) return;
+        this.take(frame);
+      }
+      if (this.control !== control) return;
+      this.control = null;
+      this.ended();
+    } catch {
+      if (this.control !== control) return; // closed by us
+      this.control = null;
+      this.broken();
     }
   }
 
   stop() {
-    this.playing = false;
-    clearTimeout(this.timer);
-  }
-
-  /** A frame is on the screen: the next step can be asked for. */
-  arrived({ speed, canGoOn, busy }) {
-    this.speed = speed;
-    if (!this.playing || busy) return;
-    if (canGoOn) this.next();
-    else {
-      this.stop();
-      this.changed();
-    }
-  }
-
-  next() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.due(), Math.max(0, this.last + 1000 / this.speed - performance.now()));
-  }
-
-  due() {
-    if (!this.playing) return;
-    const app = document.querySelector(APP)?.dataset ?? {};
-    // While the page answers another control, a step asked for now could make Streamlit drop that answer.
-    if (app.testScriptState !== 'notRunning' || app.testConnectionState !== 'CONNECTED') {
-      this.timer = setTimeout(() => this.due(), 30);
-      return;
-    }
-    this.last = performance.now();
-    this.pull();
+    this.control?.abort();
+    this.control = null;
   }
 }

@@ -1,22 +1,26 @@
 // What is known of each visit's run. Outlives a remount of the component: a rerun of the page may make one at any time.
 
+const MOST_ROWS = 64;
 const runs = new Map();
 
-/** One run as far as it has arrived: settings, prompt, steps, and one byte a cell of its cache. */
+/** One run as far as it has arrived: settings, prompt, steps, one byte a cell of its cache, rows of attention. */
 export class RunRecord {
   constructor(visit, number) {
     this.visit = visit;
     this.number = number;
+    this.version = -1;
     this.facts = null;
     this.prompt = [];
     this.scales = [];
     this.steps = [];
     this.cells = new Uint8Array(0);
+    this.rows = new Map();
+    this.newestRow = null; // the layer and head whose attention comes with each step
   }
 
-  /** Positions whose keys and values the picture can show. */
-  get nColumns() {
-    return this.steps.length ? this.steps[this.steps.length - 1].n_tokens : 0;
+  /** Positions whose keys and values the picture can show, after so many steps. */
+  nColumns(nSteps = this.steps.length) {
+    return nSteps ? this.steps[nSteps - 1].n_tokens : 0;
   }
 
   /** Prompt and produced tokens: [id, label] each. */
@@ -24,41 +28,79 @@ export class RunRecord {
     return [...this.prompt, ...this.steps.filter((step) => step.token).map((step) => step.token)];
   }
 
-  /** The text produced so far. */
-  get text() {
-    return this.steps.map((step) => step.text).join('') + (this.facts?.tail ?? '');
+  /** The text produced by so many steps. */
+  text(nSteps = this.steps.length) {
+    const tail = nSteps === this.steps.length ? this.facts?.tail ?? '' : '';
+    return this.steps.slice(0, nSteps).map((step) => step.text).join('') + tail;
   }
 
-  /** Bytes of one column: layers × (K, V) × KV heads. */
-  get columnBytes() {
+  /** Bytes of one column of the picture: layers × (K, V) × KV heads. */
+  get columnCells() {
     return this.facts.n_layers * 2 * this.facts.n_kv_heads;
+  }
+
+  /** Bytes of the keys and values of one position, in all layers. */
+  get positionBytes() {
+    return this.columnCells * this.facts.head_dim * this.facts.element_bytes;
   }
 
   /** The byte of one cell; `kind` 0 is K, 1 is V. */
   cell(position, layer, kind, head) {
     const heads = this.facts.n_kv_heads;
-    return this.cells[position * this.columnBytes + (layer * 2 + kind) * heads + head];
+    return this.cells[position * this.columnCells + (layer * 2 + kind) * heads + head];
+  }
+
+  /** The length of a cell's K or V vector, as well as its byte tells. */
+  norm(position, layer, kind, head) {
+    const [low, high] = this.scales[layer].slice(2 * kind, 2 * kind + 2);
+    return low + ((high - low) * this.cell(position, layer, kind, head)) / 255;
   }
 
   /** Takes the steps of a frame from `header.start` on. False when steps before them are missing here. */
-  take(header, cells) {
+  take(header, body) {
+    if (header.version < this.version) return true; // said before what has arrived since
     if (header.start > this.steps.length) return false;
+    this.version = header.version;
     this.facts = header.facts;
     if (header.start === 0 && header.total) {
       this.prompt = header.prompt;
       this.scales = header.scales;
     }
     this.steps.length = header.start;
-    const first = this.nColumns;
+    const first = this.nColumns();
     this.steps.push(...header.steps);
+    this.forgetRows(header.start);
     if (header.total === 0) return true;
-    this._room(this.nColumns);
-    this.cells.set(cells, first * this.columnBytes);
+    const nCells = (this.nColumns() - first) * this.columnCells;
+    this.room(this.nColumns());
+    this.cells.set(body.subarray(0, nCells), first * this.columnCells);
+    if (header.attention) {
+      this.newestRow = { layer: header.attention.layer, head: header.attention.head };
+      this.keepRow(header.attention, body.subarray(nCells));
+    }
     return true;
   }
 
-  _room(nColumns) {
-    const needed = nColumns * this.columnBytes;
+  /** Keeps the attention of a step's newest position: {step, layer, head} and two bytes a weight. */
+  keepRow({ step, layer, head }, bytes) {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const weights = new Float32Array(bytes.byteLength / 2);
+    for (let index = 0; index < weights.length; index += 1) weights[index] = view.getUint16(2 * index, true) / 65535;
+    if (this.rows.size >= MOST_ROWS) this.rows.delete(this.rows.keys().next().value);
+    this.rows.set(`${step} ${layer} ${head}`, { layer, head, weights });
+  }
+
+  /** The attention of a step's newest position in a layer and head; for layer −1, of all layers one after another. */
+  row(step, layer, head) {
+    return this.rows.get(`${step} ${layer} ${head}`) ?? null;
+  }
+
+  forgetRows(fromStep) {
+    for (const key of this.rows.keys()) if (Number(key.split(' ')[0]) >= fromStep) this.rows.delete(key);
+  }
+
+  room(nColumns) {
+    const needed = nColumns * this.columnCells;
     if (needed <= this.cells.length) return;
     const grown = new Uint8Array(Math.max(needed, 2 * this.cells.length));
     grown.set(this.cells);

@@ -3,7 +3,7 @@
 // A moment is a number: its whole part says how many steps are done, its fraction how far the next one has come. So any
 // moment can be drawn again, forwards or backwards, and none needs the server.
 
-/** Shares of a decode step: the new column slides in; the query meets the keys; it gathers the values; it is gone. */
+/** Shares of a decode step: the column slides in, the query meets the keys, gathers the values, is gone. */
 export const DECODE = { written: 0.25, compared: 0.65, gathered: 0.9 };
 /** Shares of a pass over a prefix: with nothing kept, what stood there goes first; then layer after layer is computed. */
 export const PREFIX = { cleared: 0.15 };
@@ -11,7 +11,7 @@ export const PREFIX = { cleared: 0.15 };
 /**
  * The scene at `at` of a record of steps {phase, n_tokens, new}.
  *
- * `step` is the step under way, or the last one done when none is; null before the first. `nColumns` columns are whole;
+ * `step` is the step under way or else the last one done, null before the first. `nColumns` columns are whole;
  * `rows` of them are computed (a share of the layers, 0 to 1, from the top). `incoming` is how far the new column has
  * slid in, `sweep` how far the query has come over the keys, `gather` how far the values have come back, `query` how much
  * of it is still there; each 0 to 1.

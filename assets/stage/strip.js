@@ -30,32 +30,42 @@ export class Strip {
     this.drawn = { record: null, language: '', positions: [], newest: -1 };
   }
 
-  update({ header, record, t, selected }) {
-    this.root.hidden = header.total === 0;
-    if (header.total === 0) return;
+  update({ header, record, t, selected, shown }) {
+    this.root.hidden = record.steps.length === 0;
+    if (this.root.hidden) return;
     const tokens = record.tokens;
     this.refillList(header, record, tokens, t);
-    const last = tokens.length - 1;
-    for (const chip of this.list.querySelectorAll('[data-position]')) {
-      const position = Number(chip.dataset.position);
-      const chosen = position === (selected ?? last);
-      chip.classList.toggle('tbt-new', position === last && last >= record.prompt.length);
-      chip.setAttribute('aria-current', chosen);
-      chip.tabIndex = chosen ? 0 : -1;
-    }
+    const last = record.prompt.length + shown; // the token that the step shown produced
+    const chosen = Math.min(selected ?? last, tokens.length - 1);
+    this.mark(record, last, chosen);
     const between = header.language === 'zh' ? '' : ' ';
-    this.detail.textContent = this.describe(record, tokens, selected ?? last, t).join(between);
+    this.detail.textContent = this.describe(record, tokens, chosen, t).join(between);
     const again = record.facts.computed_again;
     this.again.hidden = !again;
     const counts = { again: count(again), prompt: count(record.prompt.length) };
     this.again.textContent = again ? t('computed_again', counts) : '';
     this.label.textContent = t('produced_text');
-    if (this.answer.textContent !== record.text) this.answer.textContent = record.text;
+    const text = record.text(shown + 1);
+    if (this.answer.textContent !== text) this.answer.textContent = text;
+  }
+
+  /** Marks the newest token, the chosen one, and those that come later than the moment shown. */
+  mark(record, last, chosen) {
+    for (const chip of this.list.querySelectorAll('[data-position]')) {
+      const position = Number(chip.dataset.position);
+      const state = `${position === last} ${position === chosen} ${position > last}`;
+      if (chip.dataset.state === state) continue;
+      chip.dataset.state = state;
+      chip.classList.toggle('tbt-new', position === last && last >= record.prompt.length);
+      chip.classList.toggle('tbt-later', position > last);
+      chip.setAttribute('aria-current', position === chosen);
+      chip.tabIndex = position === chosen ? 0 : -1;
+    }
   }
 
   /** Adds what is new; begins anew only when the run, the language or what is left out has changed. */
   refillList(header, record, tokens, t) {
-    const positions = shown(tokens.length);
+    const positions = drawnPositions(tokens.length);
     const { drawn } = this;
     const grows =
       drawn.record === record &&
@@ -84,7 +94,7 @@ export class Strip {
     const [id] = tokens[position];
     const values = { position, id, token: seen(tokens[position][1]), before: position - 1 };
     const parts = [t('chip_where', values)];
-    const hasColumn = position < record.nColumns;
+    const hasColumn = position < record.nColumns();
     if (!record.facts.use_cache) parts.push(t('chip_no_cache'));
     else parts.push(t(hasColumn ? 'chip_column' : 'chip_no_column', values));
     if (position >= record.prompt.length) {
@@ -107,7 +117,7 @@ export class Strip {
 }
 
 /** All positions; of a long run the first few and the newest. */
-function shown(nTokens) {
+function drawnPositions(nTokens) {
   const all = [...Array(nTokens).keys()];
   return nTokens <= MOST_CHIPS ? all : [...all.slice(0, FIRST_CHIPS), ...all.slice(FIRST_CHIPS - MOST_CHIPS)];
 }

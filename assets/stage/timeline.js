@@ -1,4 +1,4 @@
-// Where on the timeline the picture stands, and how it moves: a clock comes in, a moment goes out; nothing is drawn here.
+// Where on the timeline the picture stands, and how it moves: a clock comes in, a moment goes out.
 
 /** Milliseconds a step takes on the screen at a speed of so many steps a second. */
 export function stepMs(speed) {
@@ -17,6 +17,7 @@ export class Timeline {
     this.goal = 0;
     this.msAStep = 400;
     this.follows = true;
+    this.hurries = true;
     this.last = null;
   }
 
@@ -24,6 +25,7 @@ export class Timeline {
   grown(total, { msAStep, atOnce = false }) {
     this.total = total;
     this.msAStep = msAStep;
+    this.hurries = this.follows;
     if (this.at > total) this.at = total;
     if (this.follows || this.goal > total) this.goal = total;
     if (atOnce && this.follows) this.at = total;
@@ -44,6 +46,7 @@ export class Timeline {
     this.msAStep = msAStep;
     this.goal = this.total;
     this.follows = true;
+    this.hurries = false;
     this.last = null;
   }
 
@@ -61,7 +64,9 @@ export class Timeline {
   tick(now) {
     const passed = this.last === null ? 0 : now - this.last;
     this.last = now;
-    if (this.at < this.goal) this.at = Math.min(this.goal, this.at + passed / this.msAStep);
+    // Behind the newest step by more than one it hurries; a replay has time.
+    const steps = (passed / this.msAStep) * (this.hurries ? Math.max(1, this.goal - this.at) : 1);
+    if (this.at < this.goal) this.at = Math.min(this.goal, this.at + steps);
     else this.at = this.goal;
     if (!this.moves) this.last = null;
     return this.moves;

@@ -36,7 +36,7 @@ class RecordConfig:
         if self.attention is None:
             return
         layer, head = self.attention
-        if not (0 <= layer < config.n_layers and 0 <= head < config.n_heads):
+        if not has_head(config, layer, head):
             raise Refusal(
                 "engine.recorded_layer_unknown",
                 layer=layer,
@@ -44,6 +44,11 @@ class RecordConfig:
                 last_layer=config.n_layers - 1,
                 last_head=config.n_heads - 1,
             )
+
+
+def has_head(config: ModelConfig, layer: int, head: int) -> bool:
+    """Whether the model has this layer and query head."""
+    return 0 <= layer < config.n_layers and 0 <= head < config.n_heads
 
 
 class Recorder:

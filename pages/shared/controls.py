@@ -70,7 +70,7 @@ def controls(visit: Visit) -> Controls:
         with prompt_place:
             prompt = _prompt(name)
     sampling = SamplingConfig(temperature=temperature, top_k=int(top_k), top_p=top_p, seed=int(seed))
-    record = RecordConfig(candidates=CANDIDATES_SHOWN, kv_norms=True)
+    record = RecordConfig(candidates=CANDIDATES_SHOWN, kv_norms=True, queries=True)
     config = RunConfig(use_cache=use_cache, sampling=sampling, max_new=int(max_new), record=record)
     return Controls(name, model, problem, prompt, in_chat, system_prompt, history, config)
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pages.shared.visit import Visit  # which brings torch: the server starts without it
+    from pages.shared.visit import Slot, Visit  # which brings torch: the server starts without it
 
 KEPT_SECONDS = 600.0
 MOST_LEFT = 256
@@ -21,10 +21,11 @@ MOST_LEFT = 256
 
 @dataclass
 class Kept:
-    """A visit with its settings; `left_at` is None while its visitor is here."""
+    """A visit with its settings; while its visitor is here, `slot` holds the run and `left_at` is None."""
 
     visit: Visit
     settings: Mapping[str, str]
+    slot: Slot | None
     left_at: float | None = None
 
 
@@ -36,17 +37,23 @@ class Keeper:
     _kept: dict[str, Kept] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def hold(self, visit: Visit, settings: Mapping[str, str]) -> None:
-        """Notes that a visitor is here, and what their page says now."""
+    def hold(self, visit: Visit, slot: Slot, settings: Mapping[str, str]) -> None:
+        """Notes that a visitor is here, where their run lies, and what their page says now."""
         with self._lock:
-            self._kept[visit.key] = Kept(visit, settings)
+            self._kept[visit.key] = Kept(visit, settings, slot)
             self._sweep()
+
+    def here(self, key: str) -> tuple[Visit, Slot] | None:
+        """The visit of somebody who is here, with the place of its run; None for any other name."""
+        with self._lock:
+            kept = self._kept.get(key)
+            return None if kept is None or kept.slot is None else (kept.visit, kept.slot)
 
     def left(self, key: str) -> None:
         """Notes that a visitor is gone: the time begins to run."""
         with self._lock:
             if key in self._kept:
-                self._kept[key].left_at = self.now()
+                self._kept[key].left_at, self._kept[key].slot = self.now(), None
             self._sweep()
 
     def copy(self, key: str) -> tuple[Visit, Mapping[str, str]] | None:

@@ -25,7 +25,7 @@ from pages.shared.units import UNITS
 LONGEST_IN_LINK = 400
 """Characters of a text that still goes into an address."""
 MOST_NEW, MOST_TOP_K, MOST_TEMPERATURE, LARGEST_SEED = 1024, 1_000_000, 5.0, 2**31 - 1
-SPEEDS = (1, 2, 4, 8)
+SPEEDS = (1, 2, 4, 8, 16, 32)
 """Steps a second."""
 ANY_PAGE, PAGE_1 = "", "prefill_and_decode"
 _FIRST_RUN, _GIVEN, _JUST_SET = "first_run", "link_given", "settings_just_set"

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from pages.shared.bundle import bundle
 from pages.shared.resources import shelf
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL, Shelf
+from pages.shared.stage_routes import stage_routes
 
 ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -21,6 +22,7 @@ def api_routes(base_path: str) -> list[Route]:
     return [
         Route(f"{base}/api/ready", ready, methods=["GET"]),
         Route(f"{base}/assets/{{version}}/{{name:path}}", asset, methods=["GET", "HEAD"]),
+        *stage_routes(base),
         Route(f"{base}/api/{{path:path}}", unknown, methods=ALL_METHODS),
         Route(f"{base}/api", unknown, methods=ALL_METHODS),
     ]

@@ -17,6 +17,8 @@ ACTIONS = ("prefill", "decode", "step_back", "reset")
 SETTING_EVENTS = ("next_turn", "resume")
 # Besides: "look" only asks for what is missing, "open" for a figure's formula, "speed" sets the steps a second.
 EVENTS = (*ACTIONS, *SETTING_EVENTS, "look", "open", "speed")
+WHATEVER = -2
+"""What an event says it has seen when steps were streaming past."""
 HEARD = "stage_event"
 """Where the session keeps an event until the page answers it."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from core.engine.trace import Stop, StopKind
@@ -13,13 +15,12 @@ from pages.shared.language import language, t
 from pages.shared.link import SPEEDS, apply_settings, link_says_otherwise
 from pages.shared.numbers import count
 from pages.shared.resources import engine, keeper
-from pages.shared.stage import ACTIONS, KEY, Event
+from pages.shared.stage import KEY, WHATEVER, Event
 from pages.shared.units import units
 from pages.shared.visit import Slot, Started, Visit
 
 # A step that takes longer is shown as under way, and the stage asks for it again: other controls answer meanwhile.
 PATIENCE_SECONDS = 0.8
-_ARRIVED = "stage_arrived"
 
 
 def _gone(place: tuple[str, Slot]) -> None:
@@ -51,7 +52,7 @@ def change_settings(event: Event | None) -> None:
     visit = current_visit()
     if event is None:
         return
-    if event.action == "next_turn" and event.visit == visit.key and visit.next_turn(event.seen):
+    if event.action == "next_turn" and event.visit == visit.key and visit.next_turn(_meant(event, visit).seen):
         st.session_state["prompt"] = ""  # for the next message
     if event.action == "resume" and visit.version == 0:
         kept = keeper().copy(event.name)  # a refreshed or duplicated tab gets its run and settings back
@@ -64,7 +65,8 @@ def change_settings(event: Event | None) -> None:
 def carry_out(event: Event | None, visit: Visit, asked: Controls) -> None:
     """Hands what was clicked to the engine, and waits a moment, so that the answer to a click shows its step."""
     slot = slot_of(visit)
-    if event is not None and event.action in ACTIONS and event.visit == visit.key:
+    if event is not None and event.visit == visit.key:
+        event = _meant(event, visit)
         if event.action == "prefill" and asked.model is not None:
             visit.prefill(engine(), slot, _started(asked.model, asked), event.seen)
         elif event.action == "decode":
@@ -76,6 +78,12 @@ def carry_out(event: Event | None, visit: Visit, asked: Controls) -> None:
     if event is not None and event.action == "speed" and event.value in SPEEDS:
         st.session_state["speed"] = event.value
     visit.settle(PATIENCE_SECONDS)
+
+
+def _meant(event: Event, visit: Visit) -> Event:
+    """Ends a stream of steps; a click into it means the run with the step that was under way."""
+    visit.halt()
+    return replace(event, seen=visit.version) if event.seen == WHATEVER else event
 
 
 def frame_for(event: Event | None, visit: Visit, asked: Controls) -> bytes:
@@ -97,16 +105,15 @@ def frame_for(event: Event | None, visit: Visit, asked: Controls) -> bytes:
     if started is None or trace is None:
         return wire.pack(header | {"start": 0, "total": 0, "steps": [], "facts": None})
     start = min(_arrived(event, visit), len(trace.steps))
-    body = wire.run_header(started, trace, start, waiting_seconds=visit.waiting_seconds)
-    return wire.pack(header | body, wire.cells(trace, start))
+    return wire.run_frame(header, visit, started, trace, start)
 
 
 def _arrived(event: Event | None, visit: Visit) -> int:
     """How many steps of this run the browser said it has; what is asked without an event goes by its last word."""
-    if event is not None and event.visit:
-        st.session_state[_ARRIVED] = (event.visit, event.run, max(0, event.have))
-    key, run, have = st.session_state.get(_ARRIVED, ("", -1, 0))
-    return have if (key, run) == (visit.key, visit.run_number) else 0
+    if event is not None and event.visit == visit.key:
+        visit.arrived = event.run, max(0, event.have)
+    run, have = visit.arrived
+    return have if run == visit.run_number else 0
 
 
 def _started(model: LanguageModel, asked: Controls) -> Started:

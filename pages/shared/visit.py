@@ -10,17 +10,32 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from typing import TypeVar
 
+from core.engine.recorder import has_head
 from core.engine.run import Interrupted, Run, RunConfig
 from core.engine.steps import restore, step
-from core.engine.trace import Trace
+from core.engine.trace import AttentionRow, Trace
 from core.engine.worker import Worker
 from core.model.load import LanguageModel
 from core.model.text.chat_template import Message
 from core.refusal import Refusal
+
+Answer = TypeVar("Answer")
+
+
+def telling_head(run: Run) -> tuple[int, int]:
+    """A (layer, head) whose attention is worth a look: in the middle layer, the one that cares least for the first token.
+
+    Many heads of a trained model rest on the first position whenever they have nothing to say.
+    """
+    layer = run.model.config.n_layers // 2
+    heads = range(run.model.config.n_heads)
+    newest = len(run.steps) - 1
+    return layer, min(heads, key=lambda head: float(run.attention(newest, layer, head).weights[0]))
 
 
 def new_key() -> str:
@@ -65,7 +80,9 @@ class Visit:
 
     `version` counts what happened. A click carries the version that its visitor saw, so that a second click on a button
     that has done its work already does nothing. `run_number` counts the prefills, so that a record is never mixed
-    with the one before it. `turns` are the exchanges the visitor made part of the conversation.
+    with the one before it. `turns` are the exchanges the visitor made part of the conversation. `focus` is the (layer,
+    head) whose attention they look at (None: not chosen yet), `newest_attention` what the newest step attended to there,
+    and `arrived` how many steps of which run their browser has.
     """
 
     key: str = field(default_factory=new_key)
@@ -76,8 +93,13 @@ class Visit:
     waiting_seconds: float = 0.0
     refusal: Refusal | None = None
     turns: tuple[Message, ...] = ()
+    focus: tuple[int, int] | None = None
+    newest_attention: AttentionRow | None = None
+    arrived: tuple[int, int] = (0, 0)
     _told: Started | None = None
     _pending: Future[None] | None = None
+    _stream: int = 0
+    _streamed: Future[bool] | None = None
     _under_way: Run | None = None
 
     @property
@@ -98,7 +120,7 @@ class Visit:
 
     def copy(self) -> Visit:
         """The same record and conversation under a name of its own, without cache: for a new session or tab."""
-        return replace(self, key=new_key(), refusal=None, _pending=None, _under_way=None)
+        return replace(self, key=new_key(), refusal=None, _pending=None, _under_way=None, _streamed=None)
 
     def prefill(self, engine: Worker, slot: Slot, started: Started, seen: int) -> None:
         """Cuts the prompt into tokens and queues the first step of a new run; the old one is dropped."""
@@ -121,7 +143,8 @@ class Visit:
             self._forget(slot)
             run.check_interrupt()
             step(started.model, [run])
-            slot.run, self.started, self.trace, self.waiting_seconds = run, started, run.trace, waited
+            slot.run, self.started, self.waiting_seconds = run, started, waited
+            self._took_a_step(run)
             self.run_number += 1
 
         self._queue(engine, seen, first_step)
@@ -134,7 +157,7 @@ class Visit:
             if run is not None and run.stopped is None:
                 self._under_way = run
                 step(run.model, [run])
-                self.trace = run.trace
+                self._took_a_step(run)
 
         if self._takes(seen):
             self._queue(engine, seen, one_step)
@@ -148,7 +171,7 @@ class Visit:
                 self._forget(slot)
                 return
             run.step_back()
-            self.trace = run.trace
+            self._took_a_step(run)
 
         if self._takes(seen):
             self._queue(engine, seen, one_back)
@@ -174,6 +197,42 @@ class Visit:
     def forget_turns(self) -> None:
         """Empties the conversation; the run stays."""
         self.turns, self._told = (), None
+
+    def look(self, engine: Worker, slot: Slot, question: Callable[[Run], Answer | None]) -> Future[Answer | None]:
+        """Queues a question about the run, which nothing changes meanwhile; answered with None when there is none."""
+
+        def answer() -> Answer | None:
+            run = self._run(slot)
+            return None if run is None or run.cache is None else question(run)
+
+        return engine.submit(answer)
+
+    def open_stream(self, seen: int) -> int:
+        """The name of a new stream, which ends the one before; a stream for an older screen ends before it begins."""
+        self._stream += 1
+        return self._stream if seen == self.version and not self.is_busy else -1
+
+    def play_on(self, engine: Worker, slot: Slot, stream: int) -> Future[bool]:
+        """Queues one more step for a stream; False when it has ended, or no further token will come."""
+
+        def one_step() -> bool:
+            run = self._run(slot) if stream == self._stream and self.can_decode else None
+            if run is None:
+                return False
+            step(run.model, [run])
+            self._took_a_step(run)
+            self.version += 1
+            return True
+
+        self._streamed = engine.submit(one_step)
+        return self._streamed
+
+    def halt(self) -> None:
+        """Ends a stream, and waits for the step it is at."""
+        self._stream += 1
+        if self._streamed is not None:
+            wait([self._streamed])
+            self._streamed = None
 
     def settle(self, seconds: float | None = None) -> bool:
         """Waits (at most so long) for what was queued, so that the page shows it; False while it is not done."""
@@ -213,6 +272,13 @@ class Visit:
 
         self._pending = engine.submit(changed)
 
+    def _took_a_step(self, run: Run) -> None:
+        self.trace, self.newest_attention = run.trace, None
+        if run.cache is not None and run.config.record.queries:
+            if self.focus is None or not has_head(run.model.config, *self.focus):
+                self.focus = telling_head(run)
+            self.newest_attention = run.attention(len(run.steps) - 1, *self.focus)
+
     def _run(self, slot: Slot) -> Run | None:
         """The run in the slot; rebuilt from the record when its visitor was away and the slot is a new one."""
         if slot.run is None and self.trace is not None and self.started is not None:
@@ -228,4 +294,4 @@ class Visit:
 
     def _forget(self, slot: Slot) -> None:
         slot.release()
-        self.started = self.trace = None
+        self.started = self.trace = self.newest_attention = None

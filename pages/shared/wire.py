@@ -1,8 +1,10 @@
 """The stage's byte format: a run's record as frames that the component in the browser takes in.
 
 A frame is "TBT1", the header's length (uint32, little endian), the header as JSON in UTF-8, then one byte a cell: for
-each new column, each layer, K then V, each KV head. A frame carries a range of steps: the component says what it has,
-the answer begins there, so a lost or repeated frame does no harm. What a step adds does not grow with the run.
+each new column, each layer, K then V, each KV head; then, where the header names an attention row, its weights, two
+bytes each (uint16, little endian, 65,535 is 1). A frame carries a range of steps: the component says what it has, the
+answer begins there, so a lost or repeated frame does no harm. What a step adds does not grow with the run, but for the
+one row of attention.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from core.engine.trace import Recorded, StepEvent, Trace
 from core.model.sampling import Candidate
 from core.model.text.tokenizer import Tokenizer
-from pages.shared.visit import Started
+from pages.shared.visit import Started, Visit
 
 MAGIC = b"TBT1"
 Bytes = npt.NDArray[np.uint8]
@@ -39,6 +41,21 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], bytes]:
         raise ValueError("not a frame of the stage")
     end = 8 + struct.unpack_from("<I", frame, 4)[0]
     return json.loads(frame[8:end]), frame[end:]
+
+
+def run_frame(header: Mapping[str, Any], visit: Visit, started: Started, trace: Trace, start: int) -> bytes:
+    """A frame of a run's steps from `start` on, with the attention of its newest step where a cache holds its keys."""
+    body = run_header(started, trace, start, waiting_seconds=visit.waiting_seconds)
+    row = visit.newest_attention
+    if row is None or len(row.weights) != trace.steps[-1].n_tokens:
+        return pack({**header, **body}, cells(trace, start))
+    looked_at = {"step": len(trace.steps) - 1, "layer": row.layer, "head": row.head}
+    return pack({**header, **body, "attention": looked_at}, cells(trace, start) + weights(row.weights))
+
+
+def weights(row: Floats) -> bytes:
+    """Attention weights in [0, 1], any shape, as two bytes each."""
+    return np.rint(np.asarray(row) * 65_535).astype("<u2").tobytes()
 
 
 def run_header(started: Started, trace: Trace, start: int, *, waiting_seconds: float) -> dict[str, Any]:

@@ -1,0 +1,279 @@
+// One stage: a run's record, the moment of it that is shown, and everything drawn from these two.
+
+import { Bar } from './bar.js';
+import { Cards } from './cards.js';
+import { el } from './dom.js';
+import { readFrame } from './frame.js';
+import { Ledger } from './ledger.js';
+import { Picture } from './picture.js';
+import { Player } from './player.js';
+import { recordOf } from './runs.js';
+import { Strip } from './strip.js';
+import { takeaway } from './takeaway.js';
+import { Timeline, stepMs } from './timeline.js';
+
+const TAB = 'tbt.visit'; // the tab's name for its visit: survives a refresh, is never part of an address
+const WHATEVER = -2; // what an event has seen when steps were streaming past
+const DOUBLE_CLICK_MS = 250;
+const RETRY_MS = 2500;
+const ORPHAN_MS = 2000;
+const STEP_MS = 1100; // how long one step by hand is shown
+
+export class Stage {
+  constructor() {
+    this.root = el('div', { class: 'tbt-stage' });
+    this.greeted = false;
+    this.lastClick = { action: '', at: -Infinity };
+    this.asked = null; // the event that waits for its answer
+    this.selected = null; // the position chosen in the strip; null: the newest
+    this.playing = false;
+    this.timeline = new Timeline();
+    this.player = new Player({
+      take: (bytes) => this.takeStep(bytes),
+      ended: () => this.stopPlaying(),
+      broken: () => this.ask('look', { force: true }), // and on it goes when the answer comes
+    });
+    this.bar = new Bar(this);
+    this.strip = new Strip(this);
+    this.picture = new Picture(this);
+    this.cards = new Cards(this);
+    this.ledger = new Ledger(this);
+    this.empty = el('p', { class: 'tbt-empty' });
+    this.takeaway = el('p', { class: 'tbt-takeaway' });
+    const parts = [this.picture.root, this.cards.root, this.ledger.root, this.takeaway];
+    this.body = el('div', { class: 'tbt-body' }, parts);
+    const top = el('section', { class: 'tbt-card tbt-top' }, this.bar.root, this.strip.root);
+    this.root.append(top, this.empty, this.body);
+    this.root.addEventListener('click', (event) => this.opened(event));
+  }
+
+  /** Puts the stage, as it stands, into the element that the page has for it now. */
+  moveTo(parent) {
+    clearTimeout(this.orphaned);
+    if (this.root.parentElement !== parent) parent.append(this.root);
+  }
+
+  /** Its element is gone. Ends the stage unless another one takes it in. */
+  left(parent, forget) {
+    if (this.root.parentElement !== parent) return;
+    this.orphaned = setTimeout(() => {
+      this.end();
+      forget();
+    }, ORPHAN_MS);
+  }
+
+  /** Takes a frame of the page in: what can be pressed now, and the steps that are new. */
+  take(header, body, t) {
+    if (this.refreshed(header)) return;
+    const record = recordOf(header);
+    if (!record.take(header, body)) {
+      this.ask('look', { force: true });
+      return;
+    }
+    const sameRun = this.record === record && record.steps.length > 0;
+    Object.assign(this, { header, record, t });
+    this.asked = null;
+    clearTimeout(this.retry);
+    if (!sameRun || this.selected >= record.tokens.length) this.selected = null;
+    if (!sameRun) this.timeline = new Timeline();
+    this.grown(header.speed);
+    this.carryOn();
+    this.wish();
+    if (header.busy) this.lookAgain();
+  }
+
+  /** Takes a step of the stream in. */
+  takeStep(bytes) {
+    const { header, body } = readFrame(bytes);
+    if (header.visit !== this.record.visit || header.run !== this.record.number || !this.record.take(header, body)) {
+      this.stopPlaying();
+      return;
+    }
+    this.header = { ...this.header, version: header.version };
+    this.grown(this.speed);
+    this.wish();
+  }
+
+  grown(speed) {
+    this.speed = speed;
+    this.timeline.grown(this.record.steps.length, { msAStep: this.msAStep, atOnce: this.isStill });
+  }
+
+  get msAStep() {
+    return this.playing ? Math.min(STEP_MS, 0.92 * stepMs(this.speed)) : STEP_MS;
+  }
+
+  changeSpeed(speed) {
+    this.speed = speed;
+    this.player.stop(); // and on it goes, at the new pace, when the answer comes
+    this.ask('speed', { force: true, value: speed });
+  }
+
+  /** Whether this visitor asked their system for less motion: then every step is shown whole, at once. */
+  get isStill() {
+    return matchMedia('(prefers-reduced-motion: reduce)').matches;
+  }
+
+  /** The step whose figures are shown: the one under way, or the last one done; −1 before the first. */
+  get shown() {
+    return Math.ceil(this.timeline.at) - 1;
+  }
+
+  /** In a tab that had a run before it was refreshed or duplicated: asks for that run, once. */
+  refreshed(header) {
+    const key = header.stage === 'stage' ? TAB : `${TAB}.${header.stage}`;
+    const remembered = this.greeted ? null : sessionStorage.getItem(key);
+    const asks = !this.greeted && remembered && remembered !== header.visit && header.total === 0;
+    this.greeted = true;
+    sessionStorage.setItem(key, header.visit);
+    if (asks) this.send({ action: 'resume', name: remembered });
+    return asks;
+  }
+
+  /** Draws with the next frame of the screen; several wishes cost one drawing. */
+  wish() {
+    if (!this.wished) this.wished = requestAnimationFrame((now) => this.frame(now));
+  }
+
+  frame(now) {
+    this.wished = 0;
+    if (!this.header) return;
+    const hasMore = this.timeline.tick(now);
+    const state = `${this.header.version} ${this.shown} ${this.playing} ${this.drawnFor()}`;
+    if (state !== this.drawn) {
+      this.drawn = state;
+      this.draw();
+    }
+    this.picture.paint(this);
+    this.reached();
+    if (hasMore) this.wish();
+  }
+
+  /** What besides the run changes the texts around the picture. */
+  drawnFor() {
+    const { language, units, speed, busy, notice, line, can } = this.header;
+    return JSON.stringify([language, units, speed, busy, notice, line, can, this.selected, Boolean(this.asked)]);
+  }
+
+  draw() {
+    const hasRun = this.record.steps.length > 0;
+    this.empty.hidden = hasRun;
+    this.empty.textContent = this.t('before_prefill');
+    this.body.hidden = !hasRun;
+    this.bar.update(this);
+    this.strip.update(this);
+    if (hasRun) {
+      this.picture.update(this);
+      this.cards.update(this);
+      this.ledger.update(this);
+      this.takeaway.textContent = takeaway(this.record.steps.slice(0, Math.max(0, this.shown) + 1), this.t);
+    }
+    // What a test waits for: these steps are on the screen.
+    this.root.dataset.steps = this.record.steps.length;
+    this.root.dataset.version = this.header.version;
+  }
+
+  /** A click of the visitor: the second of a double click does not count. */
+  click(action) {
+    const now = performance.now();
+    const isSecond = this.lastClick.action === action && now - this.lastClick.at < DOUBLE_CLICK_MS;
+    this.lastClick = { action, at: now };
+    if (isSecond) return;
+    if (action === 'play') {
+      if (this.playing) this.stopPlaying();
+      else this.play();
+      return;
+    }
+    const streamed = this.player.streams;
+    this.stopPlaying({ quietly: true });
+    this.timeline.playOn(STEP_MS);
+    this.ask(action, { force: streamed || action === 'reset', ...(streamed ? { seen: WHATEVER } : {}) });
+  }
+
+  /** Plays what there is from the moment shown, then what the engine makes; a finished run from its beginning. */
+  play() {
+    this.playing = true;
+    const { timeline } = this;
+    const isAtEnd = timeline.at === timeline.total;
+    if (isAtEnd && !this.header.can.decode) timeline.lookAt(0);
+    timeline.playOn(this.msAStep);
+    this.carryOn();
+    this.wish();
+  }
+
+  /** The picture has come to the end of the record while playing: the engine goes on, or playing is over. */
+  reached() {
+    if (this.playing && !this.player.streams && !this.asked && !this.timeline.moves) this.carryOn();
+  }
+
+  carryOn() {
+    if (!this.playing || this.player.streams || this.asked || this.timeline.at < this.timeline.total - 1) return;
+    if (!this.header.can.decode) {
+      if (!this.timeline.moves) this.stopPlaying({ quietly: true });
+      return;
+    }
+    const { visit, number, version, steps } = this.record;
+    this.player.start(visit, { run: number, seen: version, have: steps.length, speed: this.speed });
+  }
+
+  /** Ends playing after the step under way; asks the page where things stand. */
+  stopPlaying({ quietly = false } = {}) {
+    const streamed = this.player.streams || this.playing;
+    this.playing = false;
+    this.player.stop();
+    if (!this.timeline.follows || quietly) this.timeline.halt();
+    if (streamed && !quietly) this.ask('look', { force: true });
+    this.wish();
+  }
+
+  /** Shows another moment; nothing is asked of the server. */
+  lookAt(moment) {
+    if (this.playing) this.stopPlaying();
+    this.timeline.lookAt(moment);
+    this.wish();
+  }
+
+  /** Sends an event with what this screen shows; one at a time, and again when no answer comes. */
+  ask(action, { force = false, ...more } = {}) {
+    if (this.asked && !force) return;
+    const { visit, number, version, steps } = this.record;
+    const event = { action, visit, run: number, seen: version, have: steps.length, ...more };
+    this.asked = event;
+    this.post(event);
+    this.wish();
+  }
+
+  post(event) {
+    this.send(event);
+    clearTimeout(this.retry);
+    // An answer can be lost (streamlit issue 14710). The same event again is harmless: it names the version it saw.
+    this.retry = setTimeout(() => this.asked === event && this.post(event), RETRY_MS);
+  }
+
+  lookAgain() {
+    clearTimeout(this.looking);
+    this.looking = setTimeout(() => this.header.busy && this.ask('look'), 350);
+  }
+
+  /** A click on a figure: its formula opens. */
+  opened(event) {
+    const button = event.target.closest('.tbt-open');
+    if (!button) return;
+    this.stopPlaying({ quietly: true });
+    this.ask('open', { force: true, name: button.dataset.figure, value: Number(button.dataset.step) });
+  }
+
+  choose(position) {
+    this.selected = position;
+    this.wish();
+  }
+
+  end() {
+    this.playing = false;
+    this.player.stop();
+    clearTimeout(this.retry);
+    clearTimeout(this.looking);
+    cancelAnimationFrame(this.wished);
+    this.picture.end();
+  }
+}

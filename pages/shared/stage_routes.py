@@ -1,0 +1,125 @@
+"""What the stage asks past Streamlit's reruns: steps as a stream, attention of any layer and head, a cell's vectors.
+
+Each request names its visit in a header, never in an address; the name is random and only its own tab knows it. The
+engine's thread answers, as it does everything that touches a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from pages.shared.resources import engine, keeper
+
+if TYPE_CHECKING:
+    from core.engine.run import Run
+    from pages.shared.visit import Slot, Visit
+
+VISIT_HEADER = "X-TBT-Visit"
+# Nothing on the way may keep a stream back: no compression, no buffering proxy.
+STREAM_HEADERS = {"Cache-Control": "no-store", "Content-Encoding": "identity", "X-Accel-Buffering": "no"}
+FASTEST = 60
+Answer = Callable[[Request, "Visit", "Slot"], Awaitable[Response]]
+
+
+def stage_routes(base: str) -> list[Route]:
+    """The routes under the server's base path."""
+    answers = {"attention": attention, "vectors": vectors, "play": play}
+    return [Route(f"{base}/api/stage/{name}", _of_a_visit(answer), methods=["GET"]) for name, answer in answers.items()]
+
+
+async def attention(request: Request, visit: Visit, slot: Slot) -> Response:
+    """Attention of a step's newest position, two bytes a weight: [n] of a layer and head, [L, n] for layer −1.
+
+    Head −1 is the mean over the heads. A layer and head that are asked for become the ones that later steps come with.
+    """
+    step, layer, head = (_whole(request, name) for name in ("step", "layer", "head"))
+
+    def look(run: Run) -> bytes | None:
+        config = run.model.config
+        if not (0 <= step < len(run.steps) and -1 <= layer < config.n_layers and -1 <= head < config.n_heads):
+            return None
+        from pages.shared import wire  # brings torch: the server starts without it
+
+        if layer >= 0 and head >= 0:
+            visit.focus = layer, head
+        layers = range(config.n_layers) if layer < 0 else [layer]
+        rows = [run.attention(step, each, max(head, 0)) for each in layers]
+        return b"".join(wire.weights(row.weights if head >= 0 else row.mean_over_heads) for row in rows)
+
+    found = await asyncio.wrap_future(visit.look(engine(), slot, look))
+    return _missing() if found is None else Response(found, media_type="application/octet-stream", headers=_NO_STORE)
+
+
+async def vectors(request: Request, visit: Visit, slot: Slot) -> Response:
+    """The K and V vectors of a cell as JSON: {"k": [d_h numbers], "v": [...], "dtype": ...}."""
+    position, layer, head = (_whole(request, name) for name in ("position", "layer", "head"))
+
+    def look(run: Run) -> dict[str, Any] | None:
+        config, cache = run.model.config, run.cache
+        inside = 0 <= layer < config.n_layers and 0 <= head < config.n_kv_heads
+        if cache is None or not inside or not 0 <= position < cache.n_tokens:
+            return None
+        pair = (cache.keys(layer)[head, position], cache.values(layer)[head, position])
+        key, value = (vector.float().tolist() for vector in pair)
+        return {"k": key, "v": value, "dtype": run.model.dtype_name}
+
+    found = await asyncio.wrap_future(visit.look(engine(), slot, look))
+    return _missing() if found is None else JSONResponse(found, headers=_NO_STORE)
+
+
+async def play(request: Request, visit: Visit, slot: Slot) -> Response:
+    """Steps as they are made, each as the length of its frame (uint32, little endian) and the frame.
+
+    Ends with the run, with a click that changes it, and when the visitor closes the stream: within one step.
+    """
+    speed = min(FASTEST, max(1, _whole(request, "speed")))
+    have = max(0, _whole(request, "have"))
+    stream = visit.open_stream(_whole(request, "seen"))
+    steps = _steps(visit, slot, stream, have, 1 / speed)
+    return StreamingResponse(steps, media_type="application/octet-stream", headers=STREAM_HEADERS)
+
+
+async def _steps(visit: Visit, slot: Slot, stream: int, have: int, seconds_a_step: float) -> AsyncIterator[bytes]:
+    from pages.shared import wire  # brings torch: the server starts without it
+
+    due = time.monotonic()
+    while await asyncio.wrap_future(visit.play_on(engine(), slot, stream)):
+        started, trace = visit.started, visit.trace
+        if started is None or trace is None:
+            return
+        header = {"visit": visit.key, "run": visit.run_number, "version": visit.version}
+        frame = wire.run_frame(header, visit, started, trace, min(have, len(trace.steps)))
+        have = len(trace.steps)
+        visit.arrived = visit.run_number, have
+        yield struct.pack("<I", len(frame)) + frame
+        due = max(due + seconds_a_step, time.monotonic())
+        await asyncio.sleep(due - time.monotonic())
+
+
+def _of_a_visit(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    async def answered(request: Request) -> Response:
+        found = keeper().here(request.headers.get(VISIT_HEADER, ""))
+        return _missing() if found is None else await answer(request, *found)
+
+    return answered
+
+
+def _whole(request: Request, name: str) -> int:
+    """A whole number of the query; what is none is −2, which nothing has."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 9 else -2
+
+
+def _missing() -> JSONResponse:
+    return JSONResponse({"error": "There is no such run here, or nothing at this place of it."}, status_code=404)
+
+
+_NO_STORE = {"Cache-Control": "no-store"}
