@@ -20,7 +20,7 @@ from core.estimate.probability import (
 )
 from core.model.sampling import Candidate, Filtered, SamplingConfig, choose, exponentials, penalised
 from pages.shared.source_code import Source, sources
-from pages.shared.visit import Started
+from pages.shared.started import Started
 
 MODEL, DRAWN = "model_probability", "drawn_probability"
 

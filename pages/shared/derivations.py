@@ -18,7 +18,7 @@ from core.model.kv_cache import BLOCK_TOKENS, KVCache
 from core.model.transformer import Transformer
 from pages.shared.chances import OpenedChance, chance_of, is_chance
 from pages.shared.source_code import Source, sources
-from pages.shared.visit import Started
+from pages.shared.started import Started
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pages.shared.visit import Slot, Visit  # which brings torch: the server starts without it
+    from pages.shared.started import Slot
+    from pages.shared.visit import Visit  # which brings torch: the server starts without it
 
 KEPT_SECONDS = 600.0
 MOST_LEFT = 256

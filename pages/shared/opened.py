@@ -17,8 +17,8 @@ from pages.shared.language import t
 from pages.shared.names import step_name
 from pages.shared.numbers import MINUS, count, gap_percent, milliseconds, scaled, scaled_bytes
 from pages.shared.source_code import Source
+from pages.shared.started import Started
 from pages.shared.units import units
-from pages.shared.visit import Started
 
 CSS = Path(__file__).resolve().parents[2] / "assets" / "opened.css"
 # Pixels: formula and values side by side, each about as wide as a phone's screen.

@@ -20,7 +20,8 @@ from pages.shared.resources import engine, keeper
 
 if TYPE_CHECKING:
     from core.engine.run import Run
-    from pages.shared.visit import Slot, Visit
+    from pages.shared.started import Slot
+    from pages.shared.visit import Visit
 
 VISIT_HEADER = "X-TBT-Visit"
 # Nothing on the way may keep a stream back: no compression, no buffering proxy.

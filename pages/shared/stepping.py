@@ -16,8 +16,9 @@ from pages.shared.link import SPEEDS, apply_settings, link_says_otherwise
 from pages.shared.numbers import count
 from pages.shared.resources import engine, keeper
 from pages.shared.stage import KEY, WHATEVER, Event
+from pages.shared.started import Slot, Started
 from pages.shared.units import units
-from pages.shared.visit import Slot, Started, Visit
+from pages.shared.visit import Visit
 
 # A step that takes longer is shown as under way, and the stage asks for it again: other controls answer meanwhile.
 PATIENCE_SECONDS = 0.8

@@ -16,62 +16,20 @@ from itertools import takewhile
 from typing import TypeVar
 
 from core.engine.recorder import has_head
-from core.engine.run import Interrupted, Run, RunConfig
+from core.engine.run import Interrupted, Run
 from core.engine.steps import restore, step
 from core.engine.trace import AttentionRow, Trace
 from core.engine.worker import Worker
-from core.model.load import LanguageModel
 from core.model.text.chat_template import Message
 from core.refusal import Refusal
+from pages.shared.started import Slot, Started, telling_head
 
 Answer = TypeVar("Answer")
-
-
-def telling_head(run: Run) -> tuple[int, int]:
-    """A (layer, head) whose attention is worth a look: in the middle layer, the one that cares least for the first token.
-
-    Many heads of a trained model rest on the first position whenever they have nothing to say.
-    """
-    layer = run.model.config.n_layers // 2
-    heads = range(run.model.config.n_heads)
-    newest = len(run.steps) - 1
-    return layer, min(heads, key=lambda head: float(run.attention(newest, layer, head).weights[0]))
 
 
 def new_key() -> str:
     """A name that nobody can guess."""
     return secrets.token_urlsafe(16)
-
-
-@dataclass
-class Slot:
-    """Where a visitor's run lies with its cache; empty before the first step and after the visitor has gone."""
-
-    run: Run | None = None
-
-    def release(self) -> None:
-        """Gives the memory back."""
-        self.run = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """What a run was started with.
-
-    `history` is what stood before the prompt in the conversation, a system message first if there was one.
-    `computed_again` counts the positions at its head that the run before it had in its cache already.
-    """
-
-    model: LanguageModel
-    config: RunConfig
-    in_chat: bool
-    prompt: str = ""
-    history: tuple[Message, ...] = ()
-    computed_again: int = 0
-
-    def same_settings(self, other: Started) -> bool:
-        """Whether both would treat a prompt alike."""
-        return (self.model, self.config, self.in_chat) == (other.model, other.config, other.in_chat)
 
 
 @dataclass
@@ -81,8 +39,8 @@ class Visit:
     `version` counts what happened. A click carries the version that its visitor saw, so that a second click on a button
     that has done its work already does nothing. `run_number` counts the prefills, so that a record is never mixed
     with the one before it. `turns` are the exchanges the visitor made part of the conversation. `focus` is the (layer,
-    head) whose attention they look at (None: not chosen yet), `newest_attention` what the newest step attended to there,
-    and `arrived` how many steps of which run their browser has.
+    head) whose attention they look at (None: not chosen yet), `newest_attention` what the newest step attended to
+    there, and `arrived` how many steps of which run their browser has.
     """
 
     key: str = field(default_factory=new_key)

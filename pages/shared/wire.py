@@ -20,7 +20,8 @@ import numpy.typing as npt
 from core.engine.trace import Recorded, StepEvent, Trace
 from core.model.sampling import Candidate
 from core.model.text.tokenizer import Tokenizer
-from pages.shared.visit import Started, Visit
+from pages.shared.started import Started
+from pages.shared.visit import Visit
 
 MAGIC = b"TBT1"
 Bytes = npt.NDArray[np.uint8]

@@ -12,7 +12,7 @@ from core.words import LANGUAGES, sentence
 from pages.shared import stage, stepping
 from pages.shared.keep import Keeper
 from pages.shared.resources import shelf
-from pages.shared.visit import Slot
+from pages.shared.started import Slot
 from tests.pages.screen import (
     enabled,
     frame,
@@ -220,7 +220,9 @@ def test_a_frame_holds_only_what_the_browser_does_not_have(open_page: OpenPage) 
     send(session, "decode", have=2)
     shown, cells = frame(session)
     assert (shown["start"], shown["total"], len(shown["steps"])) == (2, 3, 1) and "prompt" not in shown
-    assert len(cells) == shown["facts"]["n_layers"] * 2 * shown["facts"]["n_kv_heads"]
+    n_cells = shown["facts"]["n_layers"] * 2 * shown["facts"]["n_kv_heads"]
+    assert len(cells) == n_cells + 2 * shown["steps"][0]["n_tokens"]  # one column, one row of attention
+    assert shown["attention"]["step"] == 2
     session.number_input(key="seed").set_value(5).run()  # not asked by the stage: from what it said last
     assert header(session)["start"] == 2
     send(session, "look", have=-7)

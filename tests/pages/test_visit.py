@@ -15,7 +15,8 @@ from core.engine.worker import Worker
 from core.model.load import LanguageModel
 from pages.shared.keep import KEPT_SECONDS, MOST_LEFT, Keeper
 from pages.shared.resources import shelf
-from pages.shared.visit import Slot, Started, Visit
+from pages.shared.started import Slot, Started
+from pages.shared.visit import Visit
 
 
 @pytest.fixture
@@ -76,16 +77,18 @@ def test_a_long_pass_can_be_ended(engine: Worker, started: Started, use_cache: b
 def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Worker, started: Started) -> None:
     clock = [0.0]
     keeper = Keeper(now=lambda: clock[0])
-    visit, _ = begun(engine, started)
-    keeper.hold(visit, {"seed": "9"})
+    visit, slot = begun(engine, started)
+    keeper.hold(visit, slot, {"seed": "9"})
+    assert keeper.here(visit.key) == (visit, slot) and keeper.here("") is None
     clock[0] = 10 * KEPT_SECONDS  # while the visitor is here no time runs
     found = keeper.copy(visit.key)
     assert found is not None and found[0].key != visit.key and found[1] == {"seed": "9"}
     assert found[0].trace is visit.trace and found[0].started is visit.started
     keeper.left(visit.key)
+    assert keeper.here(visit.key) is None
     clock[0] += KEPT_SECONDS - 1
     assert keeper.copy(visit.key) is not None
-    keeper.hold(visit, {})  # a connection that dropped is back
+    keeper.hold(visit, slot, {})  # a connection that dropped is back
     clock[0] += 2
     assert keeper.copy(visit.key) is not None
     keeper.left(visit.key)
@@ -99,7 +102,7 @@ def test_only_so_many_visits_are_kept(engine: Worker, started: Started) -> None:
     visits = [Visit() for _ in range(MOST_LEFT + 3)]
     for visit in visits:
         clock[0] += 1
-        keeper.hold(visit, {})
+        keeper.hold(visit, Slot(), {})
         keeper.left(visit.key)
     assert [keeper.copy(visit.key) is None for visit in visits] == [True] * 3 + [False] * MOST_LEFT
 

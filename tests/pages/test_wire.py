@@ -15,7 +15,7 @@ from core.engine.steps import step
 from core.model.load import LanguageModel
 from pages.shared import wire
 from pages.shared.resources import shelf
-from pages.shared.visit import Started
+from pages.shared.started import Started
 
 RECORD = RecordConfig(candidates=4, kv_norms=True)
 

@@ -133,7 +133,7 @@ def test_every_word_of_the_pages_is_used() -> None:
     unused = [
         f"{area}.{key}"
         for area, key in keys
-        if not re.search(rf"""[`"']({area}\.)?{key}[`"']""", source)
+        if not re.search(rf"""[`"']({area}\.)?{key}[`"']|[{{,] {key}: '""", source)
         and not key.startswith(beginnings)
         and not key.endswith(ends)
     ]
