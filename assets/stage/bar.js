@@ -16,6 +16,8 @@ export class Bar {
     this.buttons = {};
     for (const action of ['prefill', 'decode', 'play', 'step_back', 'reset', 'next_turn']) {
       const button = el('button', { type: 'button', class: `tbt-button tbt-act-${action}`, 'data-act': action });
+      // A key that is held presses once.
+      button.addEventListener('keydown', (event) => event.repeat && event.preventDefault());
       button.addEventListener('click', () => button.getAttribute('aria-disabled') !== 'true' && stage.click(action));
       this.buttons[action] = button;
     }
@@ -38,7 +40,9 @@ export class Bar {
   }
 
   update({ header, record, t, playing, speed, asked }) {
-    const can = { ...header.can, play: playing || header.can.decode || record.steps.length > 0 };
+    const isBusy = header.busy || ['prefill', 'decode'].includes(asked?.action);
+    const play = playing || header.can.decode || record.steps.length > 0;
+    const can = { ...header.can, play, reset: header.can.reset || isBusy };
     for (const [action, button] of Object.entries(this.buttons)) {
       const name = action === 'play' && playing ? 'pause' : action;
       // Not `disabled`: a button that is pressed and greys out for a moment must keep the focus of the keyboard.
@@ -56,10 +60,9 @@ export class Bar {
       refill(this.speed, SPEEDS.map((speed) => el('option', { value: speed }, t('steps_a_second', { speed }))));
     }
     if (document.activeElement !== this.speed) this.speed.value = speed;
-    const working = header.busy || (asked && asked.action !== 'open' && asked.action !== 'speed');
-    this.root.classList.toggle('tbt-working', Boolean(working));
+    this.root.classList.toggle('tbt-working', Boolean(isBusy));
     this.sayLine(header, t);
-    this.sayNotice(header, t);
+    this.sayNotice(header);
   }
 
   sayLine({ line, facts }, t) {
@@ -72,8 +75,7 @@ export class Bar {
     );
   }
 
-  sayNotice({ notice, busy }, t) {
-    const said = notice ?? (busy ? { kind: 'info', text: t('working') } : null);
+  sayNotice({ notice: said }) {
     this.notice.hidden = !said;
     if (!said) return;
     this.notice.className = `tbt-notice tbt-${said.kind}`;

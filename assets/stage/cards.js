@@ -35,14 +35,14 @@ function memory({ facts, steps }, last, units, t) {
     title,
     el(
       'p', { class: 'tbt-number' },
-      figure('kv_tensors', last, `${count(step.kv_bytes)} B`), ' ', el('small', {}, scaledBytes(step.kv_bytes, units)),
+      figure(t, 'kv_tensors', last, `${count(step.kv_bytes)} B`), ' ', el('small', {}, scaledBytes(step.kv_bytes, units)),
     ),
     note(
       t('formula'), ' 2·B·L·n', el('sub', {}, 'kv'), '·n·d', el('sub', {}, 'h'), `·b = ${factors.join('·')} = `,
-      figure('kv_formula', last, count(step.kv_formula)),
+      figure(t, 'kv_formula', last, count(step.kv_formula)),
     ),
     note(
-      t('tensors'), ' ', figure('kv_tensors', last, count(step.kv_bytes)), ` · ${t('gap')} `,
+      t('tensors'), ' ', figure(t, 'kv_tensors', last, count(step.kv_bytes)), ` · ${t('gap')} `,
       el('b', { class: 'tbt-prefill-ink' }, `${count(step.kv_bytes - step.kv_formula)} B`),
     ),
     el('div', { class: 'tbt-bar' }, el('i', { class: 'tbt-used', style: `width:${share.toFixed(2)}%` })),
@@ -52,7 +52,7 @@ function memory({ facts, steps }, last, units, t) {
       el(
         'span', {},
         t('reserved', { count: count(nReserved) }), ' ',
-        figure('kv_reserved', last, scaledBytes(step.kv_reserved, units)),
+        figure(t, 'kv_reserved', last, scaledBytes(step.kv_reserved, units)),
       ),
     ),
   ];
@@ -76,8 +76,8 @@ function latency({ facts, steps }, t) {
     el('h2', {}, t('latency')),
     el(
       'div', { class: 'tbt-pair' },
-      headed(t('ttft'), 'tbt-prefill-ink', figure('ttft', 0, milliseconds(toFirst))),
-      headed(t('tpot'), 'tbt-decode-ink', perToken === null ? '–' : figure('tpot', last, milliseconds(perToken))),
+      headed(t('ttft'), 'tbt-prefill-ink', figure(t, 'ttft', 0, milliseconds(toFirst))),
+      headed(t('tpot'), 'tbt-decode-ink', perToken === null ? '–' : figure(t, 'tpot', last, milliseconds(perToken))),
     ),
     note(el('b', {}, 'TTFT'), ` = ${summands.join(' + ')}`),
     note(el('b', {}, 'TPOT'), ` = ${perToken === null ? t('tpot_wait') : division}`),
@@ -93,8 +93,8 @@ function candidates({ facts, steps }, last, t) {
       'tr', { class: id === step.token[0] ? 'tbt-chosen' : kept ? '' : 'tbt-cut' },
       el('td', {}, el('bdi', { class: 'tbt-mono' }, label)),
       el('td', {}, el('span', { class: 'tbt-twin' }, bar('tbt-before', before), bar('tbt-after', after))),
-      el('td', {}, figure(`model_probability_${rank}`, last, percent(before))),
-      el('td', {}, figure(`drawn_probability_${rank}`, last, kept ? percent(after) : t('filtered_away'))),
+      el('td', {}, figure(t, `model_probability_${rank}`, last, percent(before))),
+      el('td', {}, figure(t, `drawn_probability_${rank}`, last, kept ? percent(after) : t('filtered_away'))),
     ));
   const isListed = step.candidates.some(([id]) => id === step.token[0]);
   const heads = [t('column_token'), '', t('before_filters'), t('after_filters')];

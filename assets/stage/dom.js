@@ -33,11 +33,35 @@ export function refill(element, ...children) {
   element.replaceChildren(...present(children));
 }
 
-/** A figure that opens to its formula. `step` counts from 0. */
-export function figure(name, step, text, focusable = true) {
-  return el(
-    'button',
-    { type: 'button', class: 'tbt-open', 'data-figure': name, 'data-step': step, tabindex: focusable ? null : -1 },
-    text,
-  );
+/** A figure that opens to its formula; `t` gives its name, `step` counts from 0. */
+export function figure(t, name, step, text, focusable = true) {
+  const [, base, rank] = name.match(/^(.*?)(?:_(\d+))?$/);
+  const label = `${t(`figure_${base}`)}${rank === undefined ? '' : ` ${Number(rank) + 1}`}: ${text}`;
+  const attributes = { type: 'button', class: 'tbt-open', 'data-figure': name, 'data-step': step, 'aria-label': label };
+  return el('button', { ...attributes, tabindex: focusable ? null : -1 }, text);
+}
+
+/** Draws, and gives the keyboard's focus back to a figure or chip that was drawn anew. */
+export function keepingFocus(root, draw) {
+  const { activeElement } = document;
+  const names = root.contains(activeElement) ? [...activeElement.attributes].filter(({ name }) => name.startsWith('data-')) : [];
+  const selector = names
+    .filter(({ name }) => ['data-figure', 'data-position'].includes(name))
+    .map(({ name, value }) => `[${name}="${CSS.escape(value)}"]`)
+    .join('');
+  draw();
+  if (selector && !root.contains(document.activeElement)) root.querySelector(selector)?.focus();
+}
+
+/** Calls back once a dialog that is about to open has been closed again. */
+export function whenDialogCloses(then) {
+  let wasOpen = false;
+  const deadline = performance.now() + 600_000;
+  const look = () => {
+    const isOpen = document.querySelector('[role="dialog"]') !== null;
+    if (wasOpen && !isOpen) setTimeout(then, 60);
+    else if (performance.now() < deadline) setTimeout(look, 120);
+    wasOpen = isOpen;
+  };
+  look();
 }

@@ -60,7 +60,7 @@ export function stepName(step, number, t) {
 }
 
 function row(step, number, units, t) {
-  const open = (name, text) => figure(name, number, text, false);
+  const open = (name, text) => figure(t, name, number, text, false);
   const values = [
     el('span', { class: `tbt-${step.phase}-ink` }, stepName(step, number, t)),
     el('bdi', { class: 'tbt-mono' }, step.token ? step.token[1] : ''),

@@ -36,8 +36,8 @@ export function scaledBytes(value, units) {
 /** A duration: 14.2 ms, 0.31 ms, 2.41 s. */
 export function milliseconds(seconds) {
   const ms = seconds * 1000;
-  if (ms >= 1000) return `${seconds.toFixed(2)} s`;
-  return `${ms.toFixed(ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2)} ms`;
+  if (ms >= 999.95) return `${seconds.toFixed(2)} s`;
+  return `${ms.toFixed(ms >= 9.995 ? 1 : 2)} ms`;
 }
 
 /** A share of one: 41%, 6.2%, < 0.1%. */

@@ -21,7 +21,7 @@ export class Shapes {
       el('span', {}, '×'),
       el('span', { class: 'tbt-k' }, past('K')),
       el('span', {}, '→'),
-      el('span', { class: 'tbt-a' }, figure('attended_pairs', shown, weights)),
+      el('span', { class: 'tbt-a' }, figure(t, 'attended_pairs', shown, weights)),
       el('span', {}, '×'),
       el('span', { class: 'tbt-v' }, past('V')),
     );

@@ -2,7 +2,7 @@
 
 import { Bar } from './bar.js';
 import { Cards } from './cards.js';
-import { el } from './dom.js';
+import { el, keepingFocus, whenDialogCloses } from './dom.js';
 import { readFrame } from './frame.js';
 import { Ledger } from './ledger.js';
 import { Picture } from './picture.js';
@@ -17,6 +17,7 @@ const WHATEVER = -2; // what an event has seen when steps were streaming past
 const DOUBLE_CLICK_MS = 250;
 const RETRY_MS = 2500;
 const ORPHAN_MS = 2000;
+const PROMPT = '.st-key-prompt textarea';
 const STEP_MS = 1100; // how long one step by hand is shown
 
 export class Stage {
@@ -72,11 +73,17 @@ export class Stage {
     }
     const sameRun = this.record === record && record.steps.length > 0;
     Object.assign(this, { header, record, t });
+    const answered = this.asked;
     this.asked = null;
     clearTimeout(this.retry);
     if (!sameRun || this.selected >= record.tokens.length) this.selected = null;
     if (!sameRun) this.timeline = new Timeline();
     this.grown(header.speed);
+    if (answered?.action === 'next_turn') document.querySelector(PROMPT)?.focus();
+    if (this.next && !header.busy) {
+      this.ask(this.next);
+      this.next = null;
+    }
     this.carryOn();
     this.wish();
     if (header.busy) this.lookAgain();
@@ -125,8 +132,9 @@ export class Stage {
     const remembered = this.greeted ? null : sessionStorage.getItem(key);
     const asks = !this.greeted && remembered && remembered !== header.visit && header.total === 0;
     this.greeted = true;
-    sessionStorage.setItem(key, header.visit);
-    if (asks) this.send({ action: 'resume', name: remembered });
+    // The old name stays until its run has come: a tab that is refreshed once more asks again.
+    if (asks) this.ask('resume', { name: remembered });
+    else sessionStorage.setItem(key, header.visit);
     return asks;
   }
 
@@ -142,7 +150,7 @@ export class Stage {
     const state = `${this.header.version} ${this.shown} ${this.playing} ${this.drawnFor()}`;
     if (state !== this.drawn) {
       this.drawn = state;
-      this.draw();
+      keepingFocus(this.root, () => this.draw());
     }
     this.picture.paint(this);
     this.reached();
@@ -152,13 +160,13 @@ export class Stage {
   /** What besides the run changes the texts around the picture. */
   drawnFor() {
     const { language, units, speed, busy, notice, line, can } = this.header;
-    return JSON.stringify([language, units, speed, busy, notice, line, can, this.selected, Boolean(this.asked)]);
+    return JSON.stringify([language, units, speed, busy, notice, line, can, this.selected, this.asked?.action]);
   }
 
   draw() {
     const hasRun = this.record.steps.length > 0;
     this.empty.hidden = hasRun;
-    this.empty.textContent = this.t('before_prefill');
+    this.empty.textContent = this.t(this.asked?.action === 'prefill' || this.header.busy ? 'working' : 'before_prefill');
     this.body.hidden = !hasRun;
     this.bar.update(this);
     this.strip.update(this);
@@ -176,9 +184,8 @@ export class Stage {
   /** A click of the visitor: the second of a double click does not count. */
   click(action) {
     const now = performance.now();
-    const isSecond = this.lastClick.action === action && now - this.lastClick.at < DOUBLE_CLICK_MS;
+    if (this.lastClick.action === action && now - this.lastClick.at < DOUBLE_CLICK_MS) return;
     this.lastClick = { action, at: now };
-    if (isSecond) return;
     if (action === 'play') {
       if (this.playing) this.stopPlaying();
       else this.play();
@@ -187,7 +194,9 @@ export class Stage {
     const streamed = this.player.streams;
     this.stopPlaying({ quietly: true });
     this.timeline.playOn(STEP_MS);
-    this.ask(action, { force: streamed || action === 'reset', ...(streamed ? { seen: WHATEVER } : {}) });
+    const isAnswered = !this.asked || streamed || action === 'reset';
+    if (isAnswered) this.ask(action, { force: true, ...(streamed ? { seen: WHATEVER } : {}) });
+    else this.next = action; // one click may wait for the answer to the one before
   }
 
   /** Plays what there is from the moment shown, then what the engine makes; a finished run from its beginning. */
@@ -236,8 +245,9 @@ export class Stage {
   /** Sends an event with what this screen shows; one at a time, and again when no answer comes. */
   ask(action, { force = false, ...more } = {}) {
     if (this.asked && !force) return;
-    const { visit, number, version, steps } = this.record;
+    const { visit, number, version, steps } = this.record ?? { steps: [] };
     const event = { action, visit, run: number, seen: version, have: steps.length, ...more };
+    if (action === 'reset') this.next = null;
     this.asked = event;
     this.post(event);
     this.wish();
@@ -260,7 +270,9 @@ export class Stage {
     const button = event.target.closest('.tbt-open');
     if (!button) return;
     this.stopPlaying({ quietly: true });
-    this.ask('open', { force: true, name: button.dataset.figure, value: Number(button.dataset.step) });
+    const { figure, step } = button.dataset;
+    this.ask('open', { force: true, name: figure, value: Number(step) });
+    whenDialogCloses(() => this.root.querySelector(`[data-figure="${figure}"][data-step="${step}"]`)?.focus());
   }
 
   choose(position) {

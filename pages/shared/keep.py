@@ -1,7 +1,7 @@
 """What is kept of visitors who left: record and settings for ten minutes, so that a refresh finds them. No tensors.
 
-A refresh is a new session. The tab remembers the name of its visit, asks for it, and gets a copy under a new name: a
-duplicated tab does the same and neither disturbs the other.
+A refresh is a new session. The tab remembers the name of its visit and asks for it. When its visitor has left, it is theirs
+again; a duplicated tab, whose first is still there, gets a copy under a new name, and neither disturbs the other.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 600.0
 MOST_LEFT = 256
+# A refresh takes a second or two, and so does a network that drops: only then is a long pass ended.
+GRACE_SECONDS = 5.0
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Keeper:
     """All visits by name: those of visitors who are here, and for a while those of visitors who left."""
 
     now: Callable[[], float] = time.monotonic
+    grace_seconds: float = GRACE_SECONDS
     _kept: dict[str, Kept] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -51,23 +54,41 @@ class Keeper:
             return None if kept is None or kept.slot is None else (kept.visit, kept.slot)
 
     def left(self, key: str) -> None:
-        """Notes that a visitor is gone: the time begins to run."""
+        """Notes that a visitor is gone: the time begins to run, and soon their work ends too."""
         with self._lock:
-            if key in self._kept:
-                self._kept[key].left_at, self._kept[key].slot = self.now(), None
+            if key not in self._kept:
+                return
+            self._kept[key].left_at, self._kept[key].slot = self.now(), None
             self._sweep()
+        timer = Timer(self.grace_seconds, self._abandon, [key])
+        timer.daemon = True
+        timer.start()
 
-    def copy(self, key: str) -> tuple[Visit, Mapping[str, str]] | None:
-        """A copy of a kept visit under a new name, with its settings; None when there is none (any more)."""
+    def claim(self, key: str) -> tuple[Visit, Mapping[str, str]] | None:
+        """A kept visit with its settings, for the tab that knows its name; None when there is none (any more).
+
+        Whose visitor left comes back as it is, a step under way included; else it is a copy under a new name.
+        """
         with self._lock:
             self._sweep()
             kept = self._kept.get(key)
-            return None if kept is None else (kept.visit.copy(), kept.settings)
+            if kept is None:
+                return None
+            if kept.left_at is None:
+                return kept.visit.copy(), kept.settings
+            kept.left_at = None
+            return kept.visit, kept.settings
 
     def sweep(self) -> None:
         """Drops what was kept long enough."""
         with self._lock:
             self._sweep()
+
+    def _abandon(self, key: str) -> None:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and kept.left_at is not None:
+                kept.visit.abandon()
 
     def _sweep(self) -> None:
         latest = self.now() - KEPT_SECONDS

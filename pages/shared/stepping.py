@@ -56,7 +56,7 @@ def change_settings(event: Event | None) -> None:
     if event.action == "next_turn" and event.visit == visit.key and visit.next_turn(_meant(event, visit).seen):
         st.session_state["prompt"] = ""  # for the next message
     if event.action == "resume" and visit.version == 0:
-        kept = keeper().copy(event.name)  # a refreshed or duplicated tab gets its run and settings back
+        kept = keeper().claim(event.name)  # a refreshed or duplicated tab gets its run and settings back
         if kept is not None:
             st.session_state["visit"], settings = kept
             if not link_says_otherwise(settings):
@@ -89,15 +89,18 @@ def _meant(event: Event, visit: Visit) -> Event:
 
 def frame_for(event: Event | None, visit: Visit, asked: Controls) -> bytes:
     """What the stage needs to draw this visit: the run's steps that it does not have yet, and what can be pressed."""
+    visit.n_answers += 1
     header = {
         "stage": KEY,
+        # No answer is like the one before: Streamlit keeps to itself what it takes for no news.
+        "answer": visit.n_answers,
         "visit": visit.key,
         "run": visit.run_number,
         "version": visit.version,
         "language": language(),
         "units": units(),
         "speed": st.session_state.get("speed", 4),
-        "busy": visit.is_busy,
+        "busy": visit.activity,
         "can": _can(visit, asked),
         "notice": _notice(visit),
         "line": _line(visit, asked),
@@ -136,6 +139,10 @@ def _notice(visit: Visit) -> dict[str, str] | None:
     """The sentence that stands beside the buttons: a refusal, or why no further token will come."""
     if visit.refusal is not None:
         return {"kind": "refusal", "text": visit.refusal.sentence(language())}
+    if visit.activity:
+        return {"kind": "info", "text": t(f"stage.{visit.activity}")}
+    if visit.awaits_message:
+        return {"kind": "info", "text": t("stage.awaits_message")}
     if visit.trace is not None and visit.trace.stopped and visit.started is not None:
         return {"kind": "stop", "text": _stop_reason(visit.trace.stopped, visit.started.model)}
     return None

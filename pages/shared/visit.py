@@ -40,7 +40,7 @@ class Visit:
     that has done its work already does nothing. `run_number` counts the prefills, so that a record is never mixed
     with the one before it. `turns` are the exchanges the visitor made part of the conversation. `focus` is the (layer,
     head) whose attention they look at (None: not chosen yet), `newest_attention` what the newest step attended to
-    there, and `arrived` how many steps of which run their browser has.
+    there, `arrived` how many steps of which run their browser has, `n_answers` how often it was told something.
     """
 
     key: str = field(default_factory=new_key)
@@ -54,6 +54,7 @@ class Visit:
     focus: tuple[int, int] | None = None
     newest_attention: AttentionRow | None = None
     arrived: tuple[int, int] = (0, 0)
+    n_answers: int = 0
     _told: Started | None = None
     _pending: Future[None] | None = None
     _stream: int = 0
@@ -70,6 +71,18 @@ class Visit:
         """Whether the run is an exchange that can become part of the conversation: once, and only in chat form."""
         is_exchange = self.started is not None and self.started.in_chat and self.started is not self._told
         return is_exchange and self.trace is not None and bool(self.trace.text)
+
+    @property
+    def awaits_message(self) -> bool:
+        """Whether the exchange on the screen is part of the conversation, and the next one has not begun."""
+        return self.started is not None and self.started is self._told and bool(self.turns)
+
+    @property
+    def activity(self) -> str:
+        """ "working" while a step is under way, "waiting" while it waits for those of others, else nothing."""
+        if not self.is_busy or self._pending is None:
+            return ""
+        return "working" if self._pending.running() else "waiting"
 
     @property
     def is_busy(self) -> bool:
@@ -142,6 +155,12 @@ class Visit:
             self._queue(engine, self.version, lambda: self._forget(slot))
         elif self._takes(seen):
             self._queue(engine, seen, lambda: self._forget(slot))
+
+    def abandon(self) -> None:
+        """Ends a pass over a long prefix: nobody is there any more to see what comes of it."""
+        self._stream += 1
+        if self._under_way is not None:
+            self._under_way.interrupt()
 
     def next_turn(self, seen: int) -> bool:
         """Makes the run's prompt and answer part of the conversation, which the next prefill then begins with."""
