@@ -72,6 +72,7 @@ def set_speed(visitor: Visitor) -> None:
     visitor.address_says(speed="2")
 
 
+MOMENTS = ["between two steps", "as a step is asked for", "while a step is under way"]
 SETTINGS = [set_seed, set_temperature, set_top_p, set_max_new, switch_cache, write_prompt, set_speed]
 CHANGES = [*SETTINGS, switch_units, switch_language]
 
@@ -126,22 +127,24 @@ def test_a_double_click_on_decode_in_play_is_a_pause_and_one_step_at_most(playin
     playing.press("decode", steps + 1)
 
 
-def test_reset_in_play_ends_the_run_and_another_can_begin(playing: Visitor) -> None:
-    playing.click("reset").shows(0)
-    assert not playing.can("decode") and playing.can("prefill")
-    playing.press("prefill", 1).press("decode", 2)
-
-
-@pytest.mark.parametrize("moment", ["between two steps", "while a step is under way"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_step_back_in_play_pauses_and_undoes_one_step(playing: Visitor, moment: str) -> None:
     """A step that is under way comes first, and is then the one that goes again."""
-    playing.page.evaluate(STEP_BACK_WHEN, moment == "while a step is under way")
+    playing.page.evaluate(CLICK_WHEN, ["[data-act=step_back]", moment])
     playing.page.wait_for_selector("[data-act=play][data-drawn^=play]")
     playing.page.wait_for_function(
         "Number(document.querySelector('.tbt-stage').dataset.steps) === window.mostSteps - 1"
     )
     steps = playing.settled()
     playing.rest_after_a_click().press("decode", steps + 1)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_reset_in_play_ends_the_run_and_another_can_begin(playing: Visitor, moment: str) -> None:
+    playing.page.evaluate(CLICK_WHEN, ["[data-act=reset]", moment])
+    playing.shows(0)
+    assert playing.settled() == 0 and not playing.can("decode") and playing.can("prefill")
+    playing.press("prefill", 1).press("decode", 2)
 
 
 def test_a_reload_in_play_finds_the_run_paused(playing: Visitor) -> None:
@@ -157,9 +160,11 @@ def test_a_reload_in_play_finds_the_run_paused(playing: Visitor) -> None:
     playing.press("decode", steps + 1)
 
 
-def test_another_page_in_play_and_back(playing: Visitor) -> None:
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_another_page_in_play_and_back(playing: Visitor, moment: str) -> None:
+    """The step that is under way when the page is left is no reason for an error on either page."""
     seen = playing.steps
-    playing.page.get_by_test_id("stTopNavLink").first.click()
+    playing.page.evaluate(CLICK_WHEN, ["[data-testid=stTopNavLink]", moment])
     playing.page.wait_for_selector(".st-key-path a")
     playing.at_rest().page.get_by_test_id("stTopNavLink").nth(1).click()
     playing.on_stage().shows_more_than(seen - 1)
@@ -170,16 +175,17 @@ def test_another_page_in_play_and_back(playing: Visitor) -> None:
     playing.press("decode", steps + 1)
 
 
-# Presses the button at that moment, and notes the most steps that were ever on the screen.
-STEP_BACK_WHEN = """(isWorking) => {
+# Clicks an element at that moment, and notes the most steps that were ever on the screen.
+CLICK_WHEN = """([selector, moment]) => {
   const [stage, bar] = ['.tbt-stage', '.tbt-bar-all'].map((selector) => document.querySelector(selector));
   window.mostSteps = 0;
   new MutationObserver(() => { window.mostSteps = Math.max(window.mostSteps, Number(stage.dataset.steps)); })
     .observe(stage, { attributes: true, attributeFilter: ['data-steps'] });
   const turned = new MutationObserver(() => {
-    if (bar.classList.contains('tbt-working') !== isWorking) return;
+    if (bar.classList.contains('tbt-working') !== (moment !== 'between two steps')) return;
     turned.disconnect();
-    document.querySelector('[data-act=step_back]').click();
+    const click = () => document.querySelector(selector).click();
+    if (moment === 'while a step is under way') setTimeout(click, 10); else click();
   });
   turned.observe(bar, { attributes: true, attributeFilter: ['class'] });
 }"""

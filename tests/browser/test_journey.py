@@ -71,6 +71,25 @@ def test_a_pause_holds_the_run_and_play_goes_on_to_the_end(visit: Any, model: st
     truth.check(visitor, truth.n_steps)
 
 
+def test_two_reloads_in_a_row_find_the_run(visit: Any) -> None:
+    """The second comes when the first has drawn the stage, but has not been answered yet."""
+    truth = truth_of(*JOURNEYS[0])
+    visitor = visit().open_stage(model="tiny", lang="en", prompt=JOURNEYS[0][1], max=MAX_NEW)
+    visitor.press("prefill", 1).press("decode", 2)
+    visitor.page.add_init_script(
+        """new MutationObserver((changes, observer) => {
+          if (!document.querySelector('.tbt-stage')) return;
+          observer.disconnect();
+          if (sessionStorage.getItem('reloads')) return;
+          sessionStorage.setItem('reloads', '1');
+          location.reload();
+        }).observe(document, { childList: true, subtree: true })"""
+    )
+    visitor.page.reload()
+    visitor.page.wait_for_function("sessionStorage.getItem('reloads') === '1'")
+    truth.check(visitor.on_stage().shows(2), 2)
+
+
 def test_a_duplicated_tab_gets_a_copy_and_both_go_on_apart(visit: Any) -> None:
     truth = truth_of(*JOURNEYS[0])
     one = visit().open_stage(model="tiny", lang="en", prompt=JOURNEYS[0][1], max=MAX_NEW, seed=7)
