@@ -33,9 +33,8 @@ export class Bar {
       el(
         'div',
         { class: 'tbt-actions', role: 'group' },
-        prefill, decode, player, step_back, reset, next_turn, this.line,
+        prefill, decode, player, step_back, reset, next_turn, el('div', { class: 'tbt-said' }, this.notice, this.line),
       ),
-      this.notice,
     );
   }
 

@@ -1,7 +1,7 @@
 // The figures beside the picture: memory, latency, where the newest token came from.
 
 import { el, figure, refill } from './dom.js';
-import { count, milliseconds, percent, scaledBytes } from './numbers.js';
+import { count, milliseconds, percent, scaledBytes, visible } from './numbers.js';
 
 export class Cards {
   constructor() {
@@ -30,12 +30,13 @@ function memory({ facts, steps }, last, units, t) {
   const perPosition = step.kv_formula / step.n_tokens;
   const nReserved = step.kv_reserved / perPosition;
   const share = (100 * step.kv_bytes) / step.kv_reserved;
-  const factors = [2, 1, facts.n_layers, facts.n_kv_heads, step.n_tokens, facts.head_dim, facts.element_bytes];
+  const factors = [2, 1, facts.n_layers, facts.n_kv_heads, count(step.n_tokens), facts.head_dim, facts.element_bytes];
   return [
     title,
     el(
       'p', { class: 'tbt-number' },
-      figure(t, 'kv_tensors', last, `${count(step.kv_bytes)} B`), ' ', el('small', {}, scaledBytes(step.kv_bytes, units)),
+      figure(t, 'kv_tensors', last, `${count(step.kv_bytes)} B`), ' ',
+      el('small', {}, scaledBytes(step.kv_bytes, units)),
     ),
     note(
       t('formula'), ' 2·B·L·n', el('sub', {}, 'kv'), '·n·d', el('sub', {}, 'h'), `·b = ${factors.join('·')} = `,
@@ -91,7 +92,7 @@ function candidates({ facts, steps }, last, t) {
   const rows = step.candidates.map(([id, label, before, after, kept], rank) =>
     el(
       'tr', { class: id === step.token[0] ? 'tbt-chosen' : kept ? '' : 'tbt-cut' },
-      el('td', {}, el('bdi', { class: 'tbt-mono' }, label)),
+      el('td', {}, el('bdi', { class: 'tbt-mono' }, label.trim() ? label : visible(label))),
       el('td', {}, el('span', { class: 'tbt-twin' }, bar('tbt-before', before), bar('tbt-after', after))),
       el('td', {}, figure(t, `model_probability_${rank}`, last, percent(before))),
       el('td', {}, figure(t, `drawn_probability_${rank}`, last, kept ? percent(after) : t('filtered_away'))),

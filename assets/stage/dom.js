@@ -44,7 +44,7 @@ export function figure(t, name, step, text, focusable = true) {
 /** Draws, and gives the keyboard's focus back to a figure or chip that was drawn anew. */
 export function keepingFocus(root, draw) {
   const { activeElement } = document;
-  const names = root.contains(activeElement) ? [...activeElement.attributes].filter(({ name }) => name.startsWith('data-')) : [];
+  const names = root.contains(activeElement) ? [...activeElement.attributes] : [];
   const selector = names
     .filter(({ name }) => ['data-figure', 'data-position'].includes(name))
     .map(({ name, value }) => `[${name}="${CSS.escape(value)}"]`)

@@ -4,6 +4,7 @@ const LEFT = 34;
 const TOP = 24;
 const RIGHT = 10;
 const LEAST_COLUMNS = 24;
+const HIGHEST_CELL = 92;
 const TEXT_ROOM = 58; // below, where tokens are written
 const TICK_ROOM = 20; // below, where only numbers fit
 
@@ -15,12 +16,15 @@ export function layout({ width, nColumns, nReserved, nLayers, height }) {
   const perBin = Math.max(1, Math.ceil((2 * columns) / inner));
   const bins = Math.ceil(columns / perBin);
   const cellWidth = Math.min(26, inner / bins);
-  const cellHeight = Math.max(3, Math.min(92, (height - TOP - TEXT_ROOM) / nLayers));
-  const bottom = TOP + cellHeight * nLayers;
   const hasText = perBin === 1 && cellWidth >= 10.5;
+  // The picture keeps its height when cells become too narrow for their tokens: the layers take the room.
+  const room = hasText ? TEXT_ROOM : TICK_ROOM;
+  const most = Math.min(height, TOP + TEXT_ROOM + HIGHEST_CELL * nLayers);
+  const cellHeight = Math.max(3, (most - TOP - room) / nLayers);
+  const bottom = TOP + cellHeight * nLayers;
   return {
     width,
-    height: Math.ceil(bottom + (hasText ? TEXT_ROOM : TICK_ROOM)),
+    height: Math.ceil(bottom + room),
     left: LEFT,
     top: TOP,
     right: LEFT + cellWidth * bins,
@@ -32,6 +36,11 @@ export function layout({ width, nColumns, nReserved, nLayers, height }) {
     hasText,
     nLayers,
   };
+}
+
+/** How high the picture may be: at 1440 × 900 it ends above the fold, on a projector it takes what there is. */
+export function pictureHeight(width, windowHeight) {
+  return width > 640 ? Math.max(320, Math.min(560, windowHeight - 570)) : 360;
 }
 
 /** The left edge of a position's column. */

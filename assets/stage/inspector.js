@@ -2,7 +2,7 @@
 
 import { vectorsOf } from './api.js';
 import { el } from './dom.js';
-import { count } from './numbers.js';
+import { count, visible } from './numbers.js';
 import { readColours } from './theme.js';
 
 const AGAIN_MS = 400; // a pinned cell is asked for at most so often
@@ -30,8 +30,8 @@ export class Inspector {
     const { record, t } = this.picture.stage;
     const { head_dim: width, element_bytes: bytes, n_kv_heads: heads } = record.facts;
     return t('cell', {
-      layer, position, head, heads,
-      token: record.tokens[position][1].trim() || record.tokens[position][1],
+      layer, position: count(position), head, heads,
+      token: visible(record.tokens[position][1]),
       k: record.norm(position, layer, 0, head).toFixed(2),
       v: record.norm(position, layer, 1, head).toFixed(2),
       bytes: count(2 * width * bytes), width, element: bytes,

@@ -1,7 +1,15 @@
 // Numbers at the rim, as pages/shared/numbers.py writes them; a browser test holds the two together.
 
 const MINUS = '−';
-const UNITS = { binary: [1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']], decimal: [1000, ['B', 'kB', 'MB', 'GB', 'TB']] };
+const UNITS = { binary: [1024, ['KiB', 'MiB', 'GiB', 'TiB']], decimal: [1000, ['kB', 'MB', 'GB', 'TB']] };
+
+/** `toFixed`, with exact ties going to the even digit, as Python rounds. */
+function fixed(value, digits) {
+  const scaledUp = Math.abs(value) * 10 ** digits;
+  const isTie = scaledUp % 1 === 0.5 && scaledUp / 10 ** digits === Math.abs(value);
+  if (!isTie) return value.toFixed(digits);
+  return ((Math.sign(value) * (Math.floor(scaledUp) + (Math.floor(scaledUp) % 2))) / 10 ** digits).toFixed(digits);
+}
 
 /** A whole number with separators: 1,082,880. */
 export function count(value) {
@@ -18,38 +26,44 @@ export function scaled(value) {
   }
   const whole = String(Math.trunc(Math.abs(value))).length;
   const digits = index ? Math.max(0, 3 - whole) : 0;
-  return `${value.toFixed(digits)} ${prefixes[index]}`.trim();
+  return `${fixed(value, digits)} ${prefixes[index]}`.trim();
 }
 
 /** Bytes with a prefix: 1.03 MiB, or 1.08 MB. */
 export function scaledBytes(value, units) {
   const [base, names] = UNITS[units];
+  if (value < base) return `${value} B`;
+  let size = value / base;
   let index = 0;
-  let size = value;
-  while (size >= base && index < names.length - 1) {
+  while (size >= base - 0.05 && index < names.length - 1) {
     size /= base;
     index += 1;
   }
-  return index ? `${size.toFixed(size < 10 ? 2 : 1)} ${names[index]}` : `${value} B`;
+  return `${fixed(size, size < 9.995 ? 2 : 1)} ${names[index]}`;
 }
 
-/** A duration: 14.2 ms, 0.31 ms, 2.41 s. */
+/** A duration: 0.31 ms, 14.2 ms, 216.3 ms, 2.41 s. */
 export function milliseconds(seconds) {
   const ms = seconds * 1000;
-  if (ms >= 999.95) return `${seconds.toFixed(2)} s`;
-  return `${ms.toFixed(ms >= 9.995 ? 1 : 2)} ms`;
+  if (ms >= 999.95) return `${fixed(seconds, 2)} s`;
+  return `${fixed(ms, ms >= 9.995 ? 1 : 2)} ms`;
 }
 
 /** A share of one: 41%, 6.2%, < 0.1%. */
 export function percent(share) {
-  if (share >= 0.0995) return `${(share * 100).toFixed(0)}%`;
-  return share >= 0.001 ? `${(share * 100).toFixed(1)}%` : '< 0.1%';
+  if (share >= 0.0995) return `${fixed(share * 100, 0)}%`;
+  return share >= 0.001 ? `${fixed(share * 100, 1)}%` : '< 0.1%';
 }
 
 /** How far a value is off: +7.9%, −0.04%, 0%. */
 export function gapPercent(value, exact) {
   if (value === exact) return '0%';
   const off = (100 * (value - exact)) / exact;
-  const text = Math.abs(off).toFixed(Math.abs(off) >= 0.1 ? 1 : 3);
+  const text = fixed(Math.abs(off), Math.abs(off) >= 0.1 ? 1 : 3);
   return `${off < 0 ? MINUS : '+'}${text}%`;
+}
+
+/** A token's label with nothing invisible in it: blanks at its edges go, and nothing but blanks becomes signs. */
+export function visible(label) {
+  return label.trim() || label.replaceAll(' ', '␣');
 }

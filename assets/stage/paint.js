@@ -2,7 +2,7 @@
 
 import { attention, incoming, query } from './act.js';
 import { columnX, layerStep, positionStep } from './geometry.js';
-import { count } from './numbers.js';
+import { count, visible } from './numbers.js';
 import { positionsComputed } from './scene.js';
 
 /**
@@ -139,8 +139,8 @@ function tokens(context, place, record, scene, colours, selected) {
 }
 
 function clip(label) {
-  const letters = [...label.trim()];
-  return letters.length > 8 ? `${letters.slice(0, 7).join('')}…` : letters.join('') || label;
+  const letters = [...visible(label)];
+  return letters.length > 8 ? `${letters.slice(0, 7).join('')}…` : letters.join('');
 }
 
 function mark(context, place, selected, colours) {

@@ -5,7 +5,7 @@ import { attentionMap } from './act.js';
 import { caption } from './caption.js';
 import { CellLayer } from './cells.js';
 import { el } from './dom.js';
-import { cellAt, layout } from './geometry.js';
+import { cellAt, layout, pictureHeight } from './geometry.js';
 import { Inspector } from './inspector.js';
 import { stepName } from './ledger.js';
 import { count } from './numbers.js';
@@ -60,7 +60,7 @@ export class Picture {
     const { facts } = record;
     const newest = record.steps[record.steps.length - 1];
     const nReserved = newest.kv_reserved / record.positionBytes;
-    const height = width > 640 ? 500 : 360;
+    const height = pictureHeight(width, window.innerHeight);
     const nColumns = record.nColumns();
     const place = layout({ width, height, nColumns, nReserved, nLayers: facts.n_layers });
     this.place = place;

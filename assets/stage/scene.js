@@ -5,7 +5,7 @@
 
 /** Shares of a decode step: the column slides in, the query meets the keys, gathers the values, is gone. */
 export const DECODE = { written: 0.25, compared: 0.65, gathered: 0.9 };
-/** Shares of a pass over a prefix: with nothing kept, what stood there goes first; then layer after layer is computed. */
+/** Shares of a pass over a prefix: with nothing kept, what stood there goes first; then layer after layer comes. */
 export const PREFIX = { cleared: 0.15 };
 
 /**
@@ -13,8 +13,8 @@ export const PREFIX = { cleared: 0.15 };
  *
  * `step` is the step under way or else the last one done, null before the first. `nColumns` columns are whole;
  * `rows` of them are computed (a share of the layers, 0 to 1, from the top). `incoming` is how far the new column has
- * slid in, `sweep` how far the query has come over the keys, `gather` how far the values have come back, `query` how much
- * of it is still there; each 0 to 1.
+ * slid in, `sweep` how far the query has come over the keys, `gather` how far the values have come back, `query` how
+ * much of it is still there; each 0 to 1.
  */
 export function sceneAt(steps, at) {
   const moment = Math.max(0, Math.min(at, steps.length));

@@ -166,7 +166,8 @@ export class Stage {
   draw() {
     const hasRun = this.record.steps.length > 0;
     this.empty.hidden = hasRun;
-    this.empty.textContent = this.t(this.asked?.action === 'prefill' || this.header.busy ? 'working' : 'before_prefill');
+    const begins = this.asked?.action === 'prefill' || this.header.busy;
+    this.empty.textContent = this.t(begins ? 'working' : 'before_prefill');
     this.body.hidden = !hasRun;
     this.bar.update(this);
     this.strip.update(this);

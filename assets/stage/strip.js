@@ -1,7 +1,7 @@
 // The tokens in a row: prompt, produced, the newest. Choosing one says where it lies and what predicted it.
 
 import { el, refill } from './dom.js';
-import { count } from './numbers.js';
+import { count, visible } from './numbers.js';
 
 const MOST_CHIPS = 320;
 const FIRST_CHIPS = 60;
@@ -92,13 +92,14 @@ export class Strip {
 
   describe(record, tokens, position, t) {
     const [id] = tokens[position];
-    const values = { position, id, token: seen(tokens[position][1]), before: position - 1 };
+    const values = { position: count(position), id, token: visible(tokens[position][1]), before: count(position - 1) };
     const parts = [t('chip_where', values)];
+    if (tokens[position][2]) parts.push(t('chip_bytes'));
     const hasColumn = position < record.nColumns();
     if (!record.facts.use_cache) parts.push(t('chip_no_cache'));
     else parts.push(t(hasColumn ? 'chip_column' : 'chip_no_column', values));
     if (position >= record.prompt.length) {
-      parts.push(t('chip_predicted', { ...values, by: seen(tokens[position - 1][1]) }));
+      parts.push(t('chip_predicted', { ...values, by: visible(tokens[position - 1][1]) }));
     } else parts.push(t('chip_given'));
     if (position === record.prompt.length - 1) parts.push(t('chip_last_of_prompt'));
     return parts;
@@ -129,10 +130,6 @@ function chipOf(record, tokens, position, t) {
   const kind = isPrompt ? `tbt-prompt${again}` : 'tbt-produced';
   const title = t('chip_title', { position, id });
   const attributes = { type: 'button', class: `tbt-chip ${kind}`, 'data-position': position, title };
-  return el('li', {}, el('button', attributes, el('bdi', {}, label), el('small', {}, id)));
+  return el('li', {}, el('button', attributes, el('bdi', {}, visible(label)), el('small', {}, id)));
 }
 
-/** A token's label, or the mark it is shown by when it is nothing but blanks. */
-function seen(label) {
-  return label.trim() || label;
-}

@@ -1,11 +1,11 @@
 // The one sentence that a run's figures prove.
 
-import { count } from './numbers.js';
+import { count, visible } from './numbers.js';
 
 /** The sentence for the steps shown. */
 export function takeaway(steps, t) {
   const [first, newest] = [steps[0], steps[steps.length - 1]];
-  const token = newest.token ? newest.token[1].trim() || newest.token[1] : '';
+  const token = newest.token ? visible(newest.token[1]) : '';
   const prompt = count(first.new);
   if (first.phase === 'recompute') {
     if (steps.length === 1) return t('takeaway_first_no_cache', { prompt });

@@ -15,7 +15,8 @@ from pathlib import Path
 from core.words import LANGUAGES, catalogue
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "stage"
-AREA = "stage."
+# The stage's own words, and what its figures are called in the dialogs that they open.
+AREA, FIGURES = "stage.", "derivations.figure_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ def bundle() -> Bundle:
     """The modules of assets/stage and, per language, the words they show."""
     bodies = {file.name: file.read_bytes() for file in sorted(FOLDER.glob("*.js"))}
     for language in LANGUAGES:
-        words = {key.removeprefix(AREA): text for key, text in catalogue(language).items() if key.startswith(AREA)}
+        words = {
+            key.split(".", 1)[1]: text for key, text in catalogue(language).items() if key.startswith((AREA, FIGURES))
+        }
         bodies[f"words/{language}.json"] = json.dumps(words, ensure_ascii=False).encode()
     digest = hashlib.sha256()
     for name, body in bodies.items():

@@ -14,14 +14,17 @@ from core.model.sampling import SamplingConfig
 from core.model.text.chat_template import Message
 from core.refusal import Refusal
 from pages.shared.conversation import conversation
+from pages.shared.html import fill
 from pages.shared.language import language, t
 from pages.shared.link import (
     LARGEST_SEED,
+    LONGEST_IN_LINK,
     MOST_NEW,
     MOST_TEMPERATURE,
     MOST_TOP_K,
     fill_in_defaults,
 )
+from pages.shared.numbers import count
 from pages.shared.prompts import default_prompt, examples
 from pages.shared.resources import shelf
 from pages.shared.visit import Visit
@@ -90,6 +93,8 @@ def _prompt(model_name: str) -> str:
         st.session_state["prompt"] = default
     st.session_state["default_prompt"] = default
     prompt = st.text_area(t("prompt"), key="prompt", height=PROMPT_HEIGHT, persist_state="session")
+    if len(prompt) > LONGEST_IN_LINK:
+        st.html(fill('<p class="tbt-note">{text}</p>', text=t("settings.not_in_link", most=count(LONGEST_IN_LINK))))
     offered = examples(model_name, language())
     st.session_state["example"] = prompt if prompt in offered else None
     st.pills(t("settings.examples"), offered, key="example", on_change=_example_chosen, label_visibility="collapsed")

@@ -12,10 +12,13 @@ from pages.shared.units import units
 
 
 def machine_line(model: LanguageModel) -> str:
-    """dtype, device and, on a CPU, how many cores the model may use: "f16 · CPU, cores: 2"."""
+    """dtype, device and, on a CPU, how many cores the model may use: "f16 · CPU, 2 cores"."""
     kind = model.device.kind.upper()
-    cores = f", {t('cores', count=available_cores())}" if model.device.kind == "cpu" else ""
-    return f"{model.dtype_name} · {kind}{cores}"
+    if model.device.kind != "cpu":
+        return t("machine", dtype=model.dtype_name, device=kind)
+    count_cores = available_cores()
+    words = "machine_one_core" if count_cores == 1 else "machine_cores"
+    return t(words, dtype=model.dtype_name, device=kind, count=count_cores)
 
 
 def model_table(models: list[LanguageModel]) -> Html:

@@ -1,7 +1,7 @@
 """What is kept of visitors who left: record and settings for ten minutes, so that a refresh finds them. No tensors.
 
-A refresh is a new session. The tab remembers the name of its visit and asks for it. When its visitor has left, it is theirs
-again; a duplicated tab, whose first is still there, gets a copy under a new name, and neither disturbs the other.
+A refresh is a new session. The tab remembers the name of its visit and asks for it. When its visitor has left, it is
+theirs again; a duplicated tab, whose first is still there, gets a copy under a new name, and neither disturbs the other.
 """
 
 from __future__ import annotations

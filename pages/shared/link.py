@@ -22,7 +22,7 @@ from pages.shared.resources import shelf
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL
 from pages.shared.units import UNITS
 
-LONGEST_IN_LINK = 400
+LONGEST_IN_LINK = 1000
 """Characters of a text that still goes into an address."""
 MOST_NEW, MOST_TOP_K, MOST_TEMPERATURE, LARGEST_SEED = 1024, 1_000_000, 5.0, 2**31 - 1
 SPEEDS = (1, 2, 4, 8, 16, 32)

@@ -23,7 +23,7 @@ def scaled(value: float) -> str:
 
 def scaled_bytes(value: int, units: str) -> str:
     """Bytes with a prefix: "binary" 1.03 MiB, "decimal" 1.08 MB."""
-    step, names = (1024, ("KiB", "MiB", "GiB")) if units == "binary" else (1000, ("kB", "MB", "GB"))
+    step, names = (1024, ("KiB", "MiB", "GiB", "TiB")) if units == "binary" else (1000, ("kB", "MB", "GB", "TB"))
     if value < step:
         return f"{value} B"
     size, unit = value / step, names[0]
@@ -36,11 +36,11 @@ def scaled_bytes(value: int, units: str) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """A duration: 14.2 ms, 0.31 ms, 2.41 s."""
+    """A duration: 0.31 ms, 14.2 ms, 216.3 ms, 2.41 s. What is added up or divided on the screen comes out there too."""
     ms = seconds * 1000
-    if ms >= 1000:
+    if ms >= 999.95:
         return f"{seconds:.2f} s"
-    return f"{ms:.0f} ms" if ms >= 99.95 else f"{ms:.1f} ms" if ms >= 9.995 else f"{ms:.2f} ms"
+    return f"{ms:.1f} ms" if ms >= 9.995 else f"{ms:.2f} ms"
 
 
 def percent(share: float) -> str:

@@ -63,10 +63,11 @@ def show_stage(frame: bytes) -> None:
 
 
 def _listen() -> None:
-    raw = st.session_state[KEY].get("event")
+    # A click on the navigation may carry an event of the stage along, which is gone by then.
+    raw = (st.session_state.get(KEY) or {}).get("event")
     st.session_state[HEARD] = raw
     event = read_event(raw)
-    if event is not None and event.action in (*SETTING_EVENTS, "prefill"):
+    if event is not None and KEY in st.session_state and event.action in (*SETTING_EVENTS, "prefill"):
         # The stage alone would be drawn again: without the settings that change, or with a prompt that is out of date.
         st.rerun(LABORATORY)
 

@@ -75,7 +75,7 @@ def carry_out(event: Event | None, visit: Visit, asked: Controls) -> None:
         elif event.action == "step_back":
             visit.step_back(engine(), slot, event.seen)
         elif event.action == "reset":
-            visit.reset(engine(), slot, event.seen)
+            visit.reset(engine(), slot)
     if event is not None and event.action == "speed" and event.value in SPEEDS:
         st.session_state["speed"] = event.value
     visit.settle(PATIENCE_SECONDS)

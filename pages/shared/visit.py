@@ -147,14 +147,16 @@ class Visit:
         if self._takes(seen):
             self._queue(engine, seen, one_back)
 
-    def reset(self, engine: Worker, slot: Slot, seen: int) -> None:
-        """Ends the run, a pass under way included, at its next layer; its memory is given back."""
-        if self.is_busy and self._under_way is not None:
+    def reset(self, engine: Worker, slot: Slot) -> None:
+        """Ends the run, a pass under way included, at its next layer; its memory is given back.
+
+        It counts whatever its visitor saw: after it nothing is left that could have been meant otherwise.
+        """
+        if self._under_way is not None:
             self._under_way.interrupt()
-            self.settle()
-            self._queue(engine, self.version, lambda: self._forget(slot))
-        elif self._takes(seen):
-            self._queue(engine, seen, lambda: self._forget(slot))
+        self.settle()
+        self.refusal = None
+        self._queue(engine, self.version, lambda: self._forget(slot))
 
     def abandon(self) -> None:
         """Ends a pass over a long prefix: nobody is there any more to see what comes of it."""

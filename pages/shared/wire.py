@@ -85,7 +85,7 @@ def run_header(started: Started, trace: Trace, start: int, *, waiting_seconds: f
         "steps": [step_record(tokenizer, event) for event in trace.steps[start:]],
     }
     if start == 0:
-        header["prompt"] = [[token_id, tokenizer.token_label(token_id)] for token_id in trace.prompt_ids]
+        header["prompt"] = [_token(tokenizer, token_id) for token_id in trace.prompt_ids]
         header["scales"] = np.round(scales(trace), 4).reshape(config.n_layers, 4).tolist()
     return header
 
@@ -106,7 +106,7 @@ def step_record(tokenizer: Tokenizer, event: StepEvent) -> dict[str, Any]:
         "bytes_read": event.bytes_read,
         "model_s": event.seconds,
         "sampling_s": sampled.seconds if sampled else 0.0,
-        "token": [sampled.token_id, sampled.label] if sampled else None,
+        "token": _token(tokenizer, sampled.token_id) if sampled else None,
         "text": sampled.text if sampled else "",
         "candidates": [_candidate(tokenizer, candidate) for candidate in sampled.candidates] if sampled else [],
         "kept": sampled.kept_count if sampled else 0,
@@ -151,6 +151,11 @@ def _n_added(trace: Trace, number: int) -> int:
     """Positions that step brought: all of a prompt, then one a step, also where it computes every position again."""
     before = trace.steps[number - 1].n_tokens if number else 0
     return trace.steps[number].n_tokens - before
+
+
+def _token(tokenizer: Tokenizer, token_id: int) -> list[Any]:
+    """[id, label, whether it is only a part of a character]."""
+    return [token_id, tokenizer.token_label(token_id), tokenizer.is_part_of_a_character(token_id)]
 
 
 def _candidate(tokenizer: Tokenizer, candidate: Candidate) -> list[Any]:

@@ -71,7 +71,7 @@ def produced(session: AppTest) -> list[str]:
 
 def prompt_labels(session: AppTest) -> list[str]:
     """The labels of the prompt's tokens."""
-    return [label for _, label in header(send(session, "look")).get("prompt", [])]
+    return [label for _, label, _ in header(send(session, "look")).get("prompt", [])]
 
 
 def enabled(session: AppTest) -> set[str]:

@@ -20,7 +20,7 @@ def test_three_figures_and_a_prefix(value: float, shown: str) -> None:
 def test_other_numbers() -> None:
     assert count(1_082_880) == "1,082,880" and count(-3) == "−3"
     assert [milliseconds(s) for s in (0.00031, 0.0142, 0.0964, 0.1, 2.414)] == [
-        "0.31 ms", "14.2 ms", "96.4 ms", "100 ms", "2.41 s",
+        "0.31 ms", "14.2 ms", "96.4 ms", "100.0 ms", "2.41 s",
     ]  # fmt: skip
     assert [percent(p) for p in (0.41, 0.0625, 0.0001, 1.0)] == ["41%", "6.2%", "< 0.1%", "100%"]
     assert [gap_percent(v, 1000) for v in (1079, 990, 1000)] == ["+7.9%", "−1.0%", "0%"]

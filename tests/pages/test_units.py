@@ -28,7 +28,7 @@ OpenPage = Callable[..., AppTest]
         (2**20 - 1, "1.00 MiB", "1.05 MB"),
         (10 * 2**20 - 1, "10.0 MiB", "10.5 MB"),
         (80 * 2**30, "80.0 GiB", "85.9 GB"),
-        (2**40, "1024.0 GiB", "1099.5 GB"),
+        (2**40, "1.00 TiB", "1.10 TB"),
     ],
 )
 def test_bytes_with_a_prefix(value: int, binary: str, decimal: str) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_a_long_pass_can_be_ended(engine: Worker, started: Started, use_cache: b
     assert entered.wait(5)
     threading.Timer(0.05, leave.set).start()
     began = time.monotonic()
-    visit.reset(engine, slot, visit.version)
+    visit.reset(engine, slot)
     assert visit.settle(5) and time.monotonic() - began < 3
     assert visit.trace is None and slot.run is None and not visit.is_busy
     visit.prefill(engine, slot, started, visit.version)  # and a new run is possible
@@ -76,35 +77,56 @@ def test_a_long_pass_can_be_ended(engine: Worker, started: Started, use_cache: b
 
 def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Worker, started: Started) -> None:
     clock = [0.0]
-    keeper = Keeper(now=lambda: clock[0])
+    keeper = Keeper(now=lambda: clock[0], grace_seconds=100)
     visit, slot = begun(engine, started)
     keeper.hold(visit, slot, {"seed": "9"})
     assert keeper.here(visit.key) == (visit, slot) and keeper.here("") is None
     clock[0] = 10 * KEPT_SECONDS  # while the visitor is here no time runs
-    found = keeper.copy(visit.key)
+    found = keeper.claim(visit.key)  # by a duplicated tab
     assert found is not None and found[0].key != visit.key and found[1] == {"seed": "9"}
     assert found[0].trace is visit.trace and found[0].started is visit.started
     keeper.left(visit.key)
     assert keeper.here(visit.key) is None
     clock[0] += KEPT_SECONDS - 1
-    assert keeper.copy(visit.key) is not None
-    keeper.hold(visit, slot, {})  # a connection that dropped is back
-    clock[0] += 2
-    assert keeper.copy(visit.key) is not None
+    found = keeper.claim(visit.key)  # by the tab that was refreshed
+    assert found is not None and found[0] is visit
+    clock[0] += 2 * KEPT_SECONDS
+    keeper.hold(visit, slot, {})
     keeper.left(visit.key)
     clock[0] += KEPT_SECONDS
-    assert keeper.copy(visit.key) is None and keeper.copy("no such visit") is None
+    assert keeper.claim(visit.key) is None and keeper.claim("no such visit") is None
+
+
+def test_the_work_of_those_who_left_ends(engine: Worker, started: Started) -> None:
+    """C15, and the engine: a closed tab in the middle of a long prompt keeps nobody else waiting."""
+    keeper, visit, slot = Keeper(grace_seconds=0.05), Visit(), Slot()
+    entered, leave = threading.Event(), threading.Event()
+    engine.submit(lambda: (entered.set(), leave.wait(5)))
+    visit.prefill(engine, slot, replace(started, prompt="床前明月光，" * 150), visit.version)
+    assert entered.wait(5) and visit.activity == "waiting"
+    keeper.hold(visit, slot, {})
+    keeper.left(visit.key)
+    time.sleep(0.3)
+    leave.set()
+    assert visit.settle(5) and visit.trace is None and slot.run is None
+    returned = Visit()
+    keeper.hold(returned, Slot(), {})
+    keeper.left(returned.key)
+    assert keeper.claim(returned.key) is not None  # in time: its work goes on
+    returned.prefill(engine, slot, started, returned.version)
+    time.sleep(0.3)
+    assert returned.settle(5) and returned.trace is not None
 
 
 def test_only_so_many_visits_are_kept(engine: Worker, started: Started) -> None:
     clock = [0.0]
-    keeper = Keeper(now=lambda: clock[0])
+    keeper = Keeper(now=lambda: clock[0], grace_seconds=100)
     visits = [Visit() for _ in range(MOST_LEFT + 3)]
     for visit in visits:
         clock[0] += 1
         keeper.hold(visit, Slot(), {})
         keeper.left(visit.key)
-    assert [keeper.copy(visit.key) is None for visit in visits] == [True] * 3 + [False] * MOST_LEFT
+    assert [keeper.claim(visit.key) is None for visit in visits] == [True] * 3 + [False] * MOST_LEFT
 
 
 def test_a_copy_goes_its_own_way(engine: Worker, started: Started) -> None:

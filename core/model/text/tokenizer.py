@@ -118,6 +118,17 @@ class Tokenizer(ABC):
             return piece.content.hex(" ").upper()
         return "".join(map(_visible, text))
 
+    def is_part_of_a_character(self, token_id: int) -> bool:
+        """Whether the token's bytes are no whole characters, so that its label is hexadecimal."""
+        piece = self._piece(token_id)
+        if piece.unused or piece.special:
+            return False
+        try:
+            piece.content.decode()
+        except UnicodeDecodeError:
+            return True
+        return False
+
     def token_name(self, token_id: int | None) -> str:
         """The token as the file writes it ("<s>"), empty for None and for ids without a token: chat templates ask."""
         return "" if token_id is None else self._piece(token_id).name
