@@ -5,10 +5,11 @@ const UNITS = { binary: [1024, ['KiB', 'MiB', 'GiB', 'TiB']], decimal: [1000, ['
 
 /** `toFixed`, with exact ties going to the even digit, as Python rounds. */
 function fixed(value, digits) {
-  const scaledUp = Math.abs(value) * 10 ** digits;
-  const isTie = scaledUp % 1 === 0.5 && scaledUp / 10 ** digits === Math.abs(value);
-  if (!isTie) return value.toFixed(digits);
-  return ((Math.sign(value) * (Math.floor(scaledUp) + (Math.floor(scaledUp) % 2))) / 10 ** digits).toFixed(digits);
+  const exact = Math.abs(value).toFixed(60); // all its decimals: a double below 2 ** 53 has no more that count
+  const end = exact.indexOf('.') + 1 + digits;
+  const kept = exact.slice(0, digits ? end : end - 1);
+  const goesDown = /^50*$/.test(exact.slice(end)) && Number(kept.at(-1)) % 2 === 0;
+  return goesDown ? `${value < 0 ? '-' : ''}${kept}` : value.toFixed(digits);
 }
 
 /** A whole number with separators: 1,082,880. */

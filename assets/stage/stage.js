@@ -68,6 +68,7 @@ export class Stage {
     if (this.refreshed(header)) return;
     const record = recordOf(header);
     if (!record.take(header, body)) {
+      this.record = record;
       this.ask('look', { force: true });
       return;
     }
@@ -145,7 +146,7 @@ export class Stage {
 
   frame(now) {
     this.wished = 0;
-    if (!this.header) return;
+    if (!this.header || this.header.visit !== this.record.visit) return;
     const hasMore = this.timeline.tick(now);
     const state = `${this.header.version} ${this.shown} ${this.playing} ${this.drawnFor()}`;
     if (state !== this.drawn) {

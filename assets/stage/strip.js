@@ -130,6 +130,7 @@ function chipOf(record, tokens, position, t) {
   const kind = isPrompt ? `tbt-prompt${again}` : 'tbt-produced';
   const title = t('chip_title', { position, id });
   const attributes = { type: 'button', class: `tbt-chip ${kind}`, 'data-position': position, title };
-  return el('li', {}, el('button', attributes, el('bdi', {}, visible(label)), el('small', {}, id)));
+  const text = label.trim() ? label : visible(label);
+  return el('li', {}, el('button', attributes, el('bdi', {}, text), el('small', {}, id)));
 }
 

@@ -1,7 +1,7 @@
 """What is kept of visitors who left: record and settings for ten minutes, so that a refresh finds them. No tensors.
 
 A refresh is a new session. The tab remembers the name of its visit and asks for it. When its visitor has left, it is
-theirs again; a duplicated tab, whose first is still there, gets a copy under a new name, and neither disturbs the other.
+theirs again; a duplicated tab, whose first is still there, gets a copy under a new name. Neither disturbs the other.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Keeper:
             if kept.left_at is None:
                 return kept.visit.copy(), kept.settings
             kept.left_at = None
+            kept.visit.arrived = (0, 0)  # the tab begins with an empty record
             return kept.visit, kept.settings
 
     def sweep(self) -> None:

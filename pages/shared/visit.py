@@ -91,7 +91,9 @@ class Visit:
 
     def copy(self) -> Visit:
         """The same record and conversation under a name of its own, without cache: for a new session or tab."""
-        return replace(self, key=new_key(), refusal=None, _pending=None, _under_way=None, _streamed=None)
+        return replace(
+            self, key=new_key(), refusal=None, _pending=None, _under_way=None, _streamed=None, arrived=(0, 0)
+        )
 
     def prefill(self, engine: Worker, slot: Slot, started: Started, seen: int) -> None:
         """Cuts the prompt into tokens and queues the first step of a new run; the old one is dropped."""

@@ -66,13 +66,22 @@ def visit(server: Server, chromium: Browser) -> Iterator[OpenTab]:
     visitors: list[Visitor] = []
 
     def tab(
-        locale: str = "en-US", width: int = 1440, height: int = 900, dark: bool = False, beside: Visitor | None = None
+        locale: str = "en-US",
+        width: int = 1440,
+        height: int = 900,
+        *,
+        dark: bool = False,
+        still: bool = True,
+        beside: Visitor | None = None,
     ) -> Visitor:
         context = (
             beside.page.context
             if beside
             else chromium.new_context(
-                viewport={"width": width, "height": height}, locale=locale, color_scheme="dark" if dark else "light"
+                viewport={"width": width, "height": height},
+                locale=locale,
+                color_scheme="dark" if dark else "light",
+                reduced_motion="reduce" if still else "no-preference",  # still: every step is shown whole, at once
             )
         )
         visitors.append(Visitor(context.new_page(), server.address))

@@ -74,7 +74,7 @@ def test_c05_a_long_pass_is_ended_by_reset_and_other_controls_answer_meanwhile(v
 def test_c07_the_picture_stays_the_same_element_of_the_same_size(visit: Any) -> None:
     visitor = visit().open_stage(**TINY).press("prefill", 1)
     look = "canvas => [canvas.isConnected, canvas.width, canvas.height, canvas.clientWidth, canvas.clientHeight]"
-    canvas = visitor.page.query_selector(".tbt-picture canvas")
+    canvas = visitor.page.query_selector(".tbt-view canvas")
     before = canvas.evaluate(look)
     for steps in (2, 3, 4):
         visitor.press("decode", steps)

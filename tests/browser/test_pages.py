@@ -66,7 +66,7 @@ def test_a_hostile_prompt_is_shown_literally_and_creates_no_element(visit: Any) 
     page = visitor.page
     assert page.locator("#evil").count() == 0 and page.locator(".tbt-stage img, .tbt-stage script").count() == 0
     assert page.locator(".tbt-stage .katex, .tbt-stage code").count() == 0 and "evil" not in page.title()
-    assert HOSTILE in "".join(visitor.labels("prompt")).replace("⏎", "\n")
+    assert HOSTILE in "".join(visitor.labels("prompt")).replace("⏎", "\n").replace("␣", " ")
     visitor.press("decode", 2)
 
 
@@ -145,7 +145,7 @@ FITS = """(width) => {
   const isOverflowing = [...document.querySelectorAll(boxes)].some((box) => box.scrollWidth > box.clientWidth + 1);
   const buttons = [...document.querySelectorAll('.tbt-stage [data-act]:not([hidden]), .st-key-path a')]
     .map((button) => button.getBoundingClientRect());
-  const picture = document.querySelector('.tbt-picture canvas')?.getBoundingClientRect();
+  const picture = document.querySelector('.tbt-view canvas')?.getBoundingClientRect();
   const isInside = (box) => box.width > 0 && box.left >= 0 && box.right <= width;
   const isAbove = (box) => !picture || box.bottom <= picture.top;
   return !isOverflowing && document.documentElement.scrollWidth === width && buttons.length > 0

@@ -18,7 +18,7 @@ FRAME = "return m.readFrame(Uint8Array.from(atob(given), (letter) => letter.char
 def test_a_frame_is_read_as_python_packed_it(module: Call) -> None:
     header = {"text": "床前 <b>\u202e😀\n\x00", "none": None, "list": [1, 2.5, True, -0.125, 2**52], "empty": {}}
     cells = bytes(range(256)) * 3
-    body = FRAME.replace("return ", "const frame = ") + "; return [frame.header, [...frame.cells]]"
+    body = FRAME.replace("return ", "const frame = ") + "; return [frame.header, [...frame.body]]"
     for content in (cells, b""):
         packed = base64.b64encode(wire.pack(header, content)).decode()
         assert module("frame.js", body, packed) == [header, list(content)]
@@ -40,17 +40,22 @@ RUN = """
   const step = (n, isFirst) => ({ n_tokens: n, new: isFirst ? n : 1, token: [n, `t${n}`], text: `t${n}` });
   const columns = (from, to) =>
     Uint8Array.from({ length: 4 * (to - from) }, (_, i) => 10 * (from + Math.floor(i / 4)) + (i % 4));
+  let version = 0;
   const all = [step(3, true), step(4), step(5), step(6)];
   const frame = (start, end, number = 1) => [
-    { visit: 'v', run: number, start, total: end, facts, prompt, scales: [], steps: all.slice(start, end) },
+    {
+      visit: 'v', run: number, version: (version += 1), start, total: end, facts, prompt, scales: [],
+      steps: all.slice(start, end),
+    },
     columns(start ? all[start - 1].n_tokens : 0, end ? all[end - 1].n_tokens : 0),
   ];
   const shown = (record) => ({
-    steps: record.steps.length, text: record.text, columns: record.nColumns, tokens: record.tokens.length,
-    cells: [...record.cells.slice(0, 4 * record.nColumns)],
+    steps: record.steps.length, text: record.text(), columns: record.nColumns(), tokens: record.tokens.length,
+    cells: [...record.cells.slice(0, 4 * record.nColumns())],
   });
   const take = (record, ...range) => record.take(...frame(...range));
-  const record = m.recordOf({ visit: 'v', run: 1 });
+  const visit = crypto.randomUUID(); // the module remembers the visits of the tests before
+  const record = m.recordOf({ visit, run: 1 });
 """
 
 
@@ -80,10 +85,29 @@ def test_a_step_back_truncates_and_other_steps_may_follow(module: Call) -> None:
     assert (nothing["steps"], nothing["columns"], nothing["cells"], nothing["text"]) == (0, 0, [], "")
 
 
+def test_a_frame_that_comes_too_late_changes_nothing(module: Call) -> None:
+    """A step of the stream may overtake the page's answer."""
+    body = f"""{RUN} take(record, 0, 1); const late = frame(0, 2); take(record, 1, 4);
+      const taken = record.take(...late); return [taken, shown(record)]"""
+    taken, shown = module("runs.js", body)
+    assert taken is True and shown["steps"] == 4
+
+
+def test_attention_comes_with_the_newest_step_and_goes_with_it(module: Call) -> None:
+    body = f"""{RUN} const [header, cells] = frame(0, 2);
+      const weights = new Uint8Array(new Uint16Array([0, 65535, 13107, 0]).buffer);
+      record.take({{ ...header, attention: {{ step: 1, layer: 1, head: 0 }} }}, new Uint8Array([...cells, ...weights]));
+      const row = [...record.row(1, 1, 0).weights].map((weight) => Number(weight.toFixed(6)));
+      const others = [record.row(0, 1, 0), record.row(1, 0, 0)];
+      take(record, 1, 1);
+      return [row, others, record.row(1, 1, 0), record.newestRow]"""
+    assert module("runs.js", body) == [[0, 1, 0.2, 0], [None, None], None, {"layer": 1, "head": 0}]
+
+
 def test_another_run_of_the_same_visit_begins_empty(module: Call) -> None:
     body = f"""{RUN} take(record, 0, 4);
-      const [next, stranger] = [m.recordOf({{ visit: 'v', run: 2 }}), m.recordOf({{ visit: 'w', run: 1 }})];
-      const isTheSame = next === m.recordOf({{ visit: 'v', run: 2 }});
+      const [next, stranger] = [m.recordOf({{ visit, run: 2 }}), m.recordOf({{ visit: 'w', run: 1 }})];
+      const isTheSame = next === m.recordOf({{ visit, run: 2 }});
       return [next.steps.length, stranger.steps.length, isTheSame, next === record]"""
     assert module("runs.js", body) == [0, 0, True, False]
 
@@ -142,6 +166,6 @@ def test_a_longer_vector_is_never_the_paler_cell(module: Call) -> None:
 
 
 def test_positions_that_share_a_column_show_their_mean(module: Call) -> None:
-    body = """const record = { nColumns: 5, cell: (position) => 10 * position };
+    body = """const record = { nColumns: () => 5, cell: (position) => 10 * position };
       return [0, 1].map((bin) => m.binLevel(record, bin, 3, 0, 0, 0))"""
     assert module("cells.js", body) == [10, 35]

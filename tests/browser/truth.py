@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from core.engine.recorder import RecordConfig
 from core.engine.run import Run, RunConfig
@@ -12,43 +12,46 @@ from core.model.load import LanguageModel
 from pages.shared import wire
 from tests.browser.visitor import Visitor
 
-# Counts the cells of the picture whose middle has another colour than their byte asks for.
-WRONG_CELLS = """async ([levels, shape]) => {
+# What the stage has drawn: each cell's byte as its colour says, the attention row, and where the picture stands.
+# Counts the cells whose middle has another colour than their byte asks for.
+DRAWN = """async ([levels]) => {
   const files = performance.getEntriesByType('resource').map((entry) => entry.name);
   const main = files.find((name) => name.endsWith('/main.js'));
-  const { layout, columnX } = await import(new URL('geometry.js', main));
+  const stage = (await import(main)).all()[0];
+  const { columnX } = await import(new URL('geometry.js', main));
   const { shade } = await import(new URL('cells.js', main));
-  const picture = document.querySelector('.tbt-picture');
-  const canvas = picture.querySelector('canvas');
-  const [width, height] = [canvas.width / devicePixelRatio, canvas.height / devicePixelRatio];
-  const place = layout({ ...shape, width, height: width > 640 ? 500 : 360 });
-  const probe = picture.appendChild(document.createElement('i'));
+  const { picture, record, timeline } = stage;
+  const { place, cells: { canvas } } = picture;
   const [k, v, paper] = ['--tbt-k', '--tbt-v', '--tbt-panel'].map((name) => {
-    probe.style.color = `var(${name})`;
-    return getComputedStyle(probe).color.match(/[\\d.]+/g).slice(0, 3).map(Number);
+    picture.probe.style.color = `var(${name})`;
+    return getComputedStyle(picture.probe).color.match(/[\\d.]+/g).slice(0, 3).map(Number);
   });
-  probe.remove();
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   const colourAt = (x, y) => {
     const at = 4 * (Math.floor(y * devicePixelRatio) * canvas.width + Math.floor(x * devicePixelRatio));
     return [...pixels.data.slice(at, at + 3)];
   };
-  const { nColumns, nLayers, nHeads } = shape;
-  const [side, head] = [place.cellWidth / 2, place.cellHeight / nHeads];
+  const { n_layers: layers, n_kv_heads: heads } = record.facts;
+  const [side, head] = [place.cellWidth / 2, place.cellHeight / heads];
   const wrong = [];
-  for (let position = 0; position < nColumns; position += 1) {
-    for (let part = 0; part < nLayers * 2 * nHeads; part += 1) {
-      const [layer, kind, which] = [Math.floor(part / (2 * nHeads)), Math.floor(part / nHeads) % 2, part % nHeads];
+  for (let position = 0; position < record.nColumns(); position += 1) {
+    for (let part = 0; part < layers * 2 * heads; part += 1) {
+      const [layer, kind, which] = [Math.floor(part / (2 * heads)), Math.floor(part / heads) % 2, part % heads];
       const x = columnX(place, position) + (kind + 0.45) * side;
       const y = place.top + layer * place.cellHeight + (which + 0.45) * head;
-      const wanted = shade(levels[position * nLayers * 2 * nHeads + part], kind ? v : k, paper);
+      const wanted = shade(levels[position * layers * 2 * heads + part], kind ? v : k, paper);
       const found = colourAt(x, y);
       const isRight = wanted.every((channel, index) => Math.abs(channel - found[index]) <= 3);
       if (!isRight) wrong.push({ position, part, wanted, found });
     }
   }
-  const isWhole = place.height === height;
-  return { perBin: place.perBin, isWhole, wrong: wrong.length, first: wrong[0] ?? null };
+  const step = record.steps.length - 1;
+  const { layer, head: queryHead } = picture.head.focus;
+  return {
+    perBin: place.perBin, wrong: wrong.length, first: wrong[0] ?? null, columns: record.nColumns(), at: timeline.at,
+    focus: [layer, queryHead], attention: [...(record.row(step, layer, queryHead)?.weights ?? [])],
+    bytes: [record.steps[step].kv_bytes, record.steps[step].kv_reserved],
+  };
 }"""
 
 
@@ -57,8 +60,8 @@ class Truth:
 
     def __init__(self, model: LanguageModel, prompt: str, max_new: int) -> None:
         ids = model.prompt_ids(prompt, raw=model.chat_template is None)
-        run = Run(model, ids, RunConfig(max_new=max_new, record=RecordConfig(kv_norms=True)))
-        self.model = model
+        run = Run(model, ids, RunConfig(max_new=max_new, record=RecordConfig(kv_norms=True, queries=True)))
+        self.model, self.run = model, run
         self.traces: list[Trace] = [run.trace]
         for _ in generate(model, run):
             self.traces.append(run.trace)
@@ -74,7 +77,7 @@ class Truth:
         label, n_prompt = self.model.tokenizer.token_label, len(trace.prompt_ids)
         ids = [*trace.prompt_ids, *trace.output_ids]
         assert shown["steps"] == steps
-        assert [(chip["position"], chip["id"], chip["label"]) for chip in shown["chips"]] == [
+        assert [(chip["position"], chip["id"], chip["label"].replace("␣", " ")) for chip in shown["chips"]] == [
             (position, token_id, label(token_id)) for position, token_id in enumerate(ids)
         ]
         assert [chip["kind"] for chip in shown["chips"]] == ["tbt-prompt"] * n_prompt + ["tbt-produced"] * steps
@@ -83,8 +86,14 @@ class Truth:
             self._row(trace, number) for number in range(steps)
         ]
         assert f"{n_prompt + steps - 1:,}" in shown["picture"] and str(n_prompt) in shown["picture"]
-        drawn = visitor.page.evaluate(WRONG_CELLS, [list(wire.cells(trace, 0)), self._shape(trace)])
-        assert drawn == {"perBin": 1, "isWhole": True, "wrong": 0, "first": None}
+        drawn = visitor.page.evaluate(DRAWN, [list(wire.cells(trace, 0))])
+        assert (drawn["perBin"], drawn["wrong"], drawn["first"]) == (1, 0, None)
+        assert (drawn["columns"], drawn["at"]) == (n_prompt + steps - 1, steps)
+        newest = trace.steps[-1]
+        assert drawn["bytes"] == [newest.kv_bytes, newest.kv_reserved_bytes]
+        true = self.run.attention(steps - 1, *drawn["focus"]).weights
+        # Two bytes a weight, and another process's products: fp16 weights, other blocks of rows.
+        assert np.abs(np.array(drawn["attention"]) - true).max() < 2e-3 and len(drawn["attention"]) == len(true)
 
     def _row(self, trace: Trace, number: int) -> list[str]:
         """Token, positions computed, reused, n, KV bytes by formula and by tensors, their gap."""
@@ -93,15 +102,6 @@ class Truth:
         counts = (new, reused, new + reused)
         size = f"{self._column_bytes * (new + reused):,}"
         return [self.model.tokenizer.token_label(token_id), *map(str, counts), size, size, "0 B"]
-
-    def _shape(self, trace: Trace) -> dict[str, Any]:
-        config, newest = self.model.config, trace.steps[-1]
-        return {
-            "nColumns": newest.n_tokens,
-            "nReserved": newest.kv_reserved_bytes // self._column_bytes,
-            "nLayers": config.n_layers,
-            "nHeads": config.n_kv_heads,
-        }
 
     @property
     def _column_bytes(self) -> int:

@@ -42,7 +42,7 @@ SCREEN = """() => {
     text: text('.tbt-text'),
     detail: text('.tbt-detail'),
     ledger: shown('.tbt-table tbody tr').map((row) => [...row.cells].map((cell) => cell.textContent)),
-    picture: shown('.tbt-picture canvas')[0]?.getAttribute('aria-label') ?? '',
+    picture: shown('.tbt-view canvas')[0]?.getAttribute('aria-label') ?? '',
     notice: text('.tbt-bar-all .tbt-notice'),
   };
 }"""
