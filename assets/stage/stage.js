@@ -155,6 +155,7 @@ export class Stage {
     }
     this.picture.paint(this);
     this.reached();
+    this.root.toggleAttribute('data-waiting', this.player.streams || this.asked !== null);
     if (hasMore) this.wish();
   }
 

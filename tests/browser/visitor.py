@@ -137,7 +137,7 @@ class Visitor:
 
     def settled(self) -> int:
         """How many steps are on the screen once none is under way: for a page that was just paused."""
-        self.page.wait_for_selector(".tbt-stage:not(:has(.tbt-working))", timeout=PATIENCE_MS)
+        self.page.wait_for_selector(".tbt-stage:not([data-waiting])", timeout=PATIENCE_MS)
         self.page.wait_for_selector(AT_REST, timeout=PATIENCE_MS)
         return self.steps
 
