@@ -1,4 +1,4 @@
-"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run; then the pages.
+"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run; then the pages, then the stage.
 
 Machines differ and change from minute to minute, so every figure is a median of alternating rounds, and what counts is
 the ratio inside this run. The read bandwidth is what a plain sum over 256 MiB reaches between the rounds.
@@ -15,14 +15,15 @@ from tests.bench.bandwidth import ReadBandwidth
 from tests.bench.page import report_pages
 from tests.bench.recording import recording_share
 from tests.bench.speed import Speed, measure
+from tests.bench.stage import report_stage
 
 DTYPES = ("f32", "bf16", "f16")
-PARTS = ("engine", "pages")
+PARTS = ("engine", "pages", "stage")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("--parts", default=",".join(PARTS), help="engine, pages or both, with a comma (both)")
+    parser.add_argument("--parts", default=",".join(PARTS), help="which of engine, pages, stage, with commas (all)")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="which to measure (all three)")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds a dtype (5)")
     parser.add_argument("--new", type=int, default=48, help="tokens to decode a round (48)")
@@ -32,6 +33,8 @@ def main() -> None:
         report_engine(arguments)
     if "pages" in arguments.parts.split(","):
         report_pages()
+    if "stage" in arguments.parts.split(","):
+        report_stage()
 
 
 def report_engine(arguments: argparse.Namespace) -> None:
