@@ -3,6 +3,7 @@
 import { columnX } from './geometry.js';
 
 const SLIDE = 56; // pixels a new column comes from
+const FAINTEST = 0.02; // of the largest weight: what weighs less gets no frame
 const MOST_STREAMS = 24; // values that are drawn on their way; the others are too faint to be seen
 
 /** The middle of a layer's row. */
@@ -34,6 +35,7 @@ export function attention(context, place, { layer, weights }, scene, colours) {
   const y = place.top + layer * place.cellHeight;
   const byBin = new Map();
   for (const [position, weight] of lit(weights, scene.sweep)) {
+    if (weight < FAINTEST * most) continue;
     const x = columnX(place, position);
     byBin.set(x, (byBin.get(x) ?? 0) + weight);
   }
@@ -41,9 +43,7 @@ export function attention(context, place, { layer, weights }, scene, colours) {
     const share = Math.min(1, weight / most);
     context.lineWidth = 0.6 + 3 * Math.sqrt(share);
     context.globalAlpha = 0.35 + 0.65 * Math.sqrt(share);
-    context.beginPath();
-    context.roundRect(x - 0.5, y - 0.5, place.cellWidth, place.cellHeight, 2.5);
-    context.stroke();
+    context.strokeRect(x - 0.5, y - 0.5, place.cellWidth, place.cellHeight);
   }
   context.globalAlpha = 1;
   context.lineWidth = 1;

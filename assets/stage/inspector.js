@@ -3,7 +3,6 @@
 import { vectorsOf } from './api.js';
 import { el } from './dom.js';
 import { count, visible } from './numbers.js';
-import { readColours } from './theme.js';
 
 const AGAIN_MS = 400; // a pinned cell is asked for at most so often
 const BAR_HEIGHT = 54;
@@ -94,7 +93,8 @@ export class Inspector {
     this.canvas.style.height = `${2 * BAR_HEIGHT}px`;
     const context = this.canvas.getContext('2d');
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const colours = readColours(this.picture.probe, this.picture.root);
+    const { colours } = this.picture;
+    if (!colours) return;
     bars(context, this.vectors.k, 0, width, colours.k, colours, 'K');
     bars(context, this.vectors.v, BAR_HEIGHT, width, colours.v, colours, 'V');
   }

@@ -16,6 +16,8 @@ import { Shapes } from './shapes.js';
 import { readColours } from './theme.js';
 import { Timebar } from './timebar.js';
 
+const REST_MS = 160;
+
 export class Picture {
   constructor(stage) {
     this.stage = stage;
@@ -39,8 +41,11 @@ export class Picture {
     this.canvas.addEventListener('click', (event) => this.look(this.at(event)));
     this.canvas.addEventListener('pointermove', (event) => this.hover(this.at(event), event));
     this.canvas.addEventListener('pointerleave', () => this.hover(null));
-    this.watch = new ResizeObserver(() => stage.wish());
+    // Sizes and colours are read when they change, not for each frame: reading them makes the page lay itself out.
+    this.watch = new ResizeObserver(() => this.measure());
     this.watch.observe(this.root);
+    this.measured = () => this.measure();
+    window.addEventListener('resize', this.measured);
   }
 
   /** Texts and controls; the canvas follows in `paint`. */
@@ -55,12 +60,11 @@ export class Picture {
 
   paint(stage) {
     const { record, t, selected } = stage;
-    const width = Math.floor(this.root.clientWidth - 32);
+    const { width, height } = this;
     if (!record?.steps.length || width < 80) return;
     const { facts } = record;
     const newest = record.steps[record.steps.length - 1];
     const nReserved = newest.kv_reserved / record.positionBytes;
-    const height = pictureHeight(width, window.innerHeight);
     const nColumns = record.nColumns();
     const place = layout({ width, height, nColumns, nReserved, nLayers: facts.n_layers });
     this.place = place;
@@ -72,7 +76,8 @@ export class Picture {
     }
     const context = this.canvas.getContext('2d');
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const colours = readColours(this.probe, this.root);
+    this.colours ??= readColours(this.probe, this.root);
+    const { colours } = this;
     const scene = sceneAt(record.steps, stage.timeline.at);
     const isMap = this.head.shown === 'attention';
     this.cells.update(place, record, isMap ? 'both' : this.head.shown, colours, ratio);
@@ -81,7 +86,8 @@ export class Picture {
     if (isMap) this.paintMap(context, place, scene, colours);
     this.timebar.update(stage, scene);
     this.say(place, scene, nReserved);
-    stage.root.dataset.painted = record.steps.length;
+    const painted = String(record.steps.length);
+    if (stage.root.dataset.painted !== painted) stage.root.dataset.painted = painted;
   }
 
   /** The attention row to draw; asked for when it has not come with its step. Without a cache there is none. */
@@ -98,20 +104,31 @@ export class Picture {
     if (map) attentionMap(context, place, map.weights, colours);
   }
 
-  /** Asks the server for a row, once, and not for each of the steps that rush past. */
+  measure() {
+    this.width = Math.floor(this.root.clientWidth - 32);
+    this.height = pictureHeight(this.width, window.innerHeight);
+    this.stage.wish();
+  }
+
+  /** Asks the server for a row when the picture has rested there, once; not for the steps that rush past. */
   fetched(step, layer, head) {
-    const { record, playing, timeline } = this.stage;
+    const { record } = this.stage;
     const key = `${record.visit} ${record.number} ${step} ${layer} ${head}`;
-    if (playing || timeline.moves || this.asks === key) return null;
-    this.asks = key;
+    if (this.wanted === key) return null;
+    this.wanted = key;
+    clearTimeout(this.rested);
+    this.rested = setTimeout(() => this.fetch(record, { step, layer, head }, key), REST_MS);
+    return null;
+  }
+
+  fetch(record, { step, layer, head }, key) {
     attentionOf(record.visit, { step, layer, head })
       .then((bytes) => {
         record.keepRow({ step, layer, head }, bytes);
         this.stage.wish();
       })
       .catch(() => undefined) // the run is gone: the picture stays without the row
-      .finally(() => { if (this.asks === key) this.asks = null; });
-    return null;
+      .finally(() => { if (this.wanted === key) this.wanted = null; });
   }
 
   /** The picture in words: for a screen reader, and as the caption below it. */
@@ -178,5 +195,7 @@ export class Picture {
 
   end() {
     this.watch.disconnect();
+    window.removeEventListener('resize', this.measured);
+    clearTimeout(this.rested);
   }
 }

@@ -1,6 +1,6 @@
 // What is known of each visit's run. Outlives a remount of the component: a rerun of the page may make one at any time.
 
-const MOST_ROWS = 64;
+const MOST_WEIGHTS = 2e6; // of attention, kept for looking back
 const runs = new Map();
 
 /** One run as far as it has arrived: settings, prompt, steps, one byte a cell of its cache, rows of attention. */
@@ -15,6 +15,7 @@ export class RunRecord {
     this.steps = [];
     this.cells = new Uint8Array(0);
     this.rows = new Map();
+    this.nWeights = 0;
     this.newestRow = null; // the layer and head whose attention comes with each step
   }
 
@@ -23,9 +24,13 @@ export class RunRecord {
     return nSteps ? this.steps[nSteps - 1].n_tokens : 0;
   }
 
-  /** Prompt and produced tokens: [id, label] each. */
+  /** Prompt and produced tokens: [id, label, whether it is part of a character] each. */
   get tokens() {
-    return [...this.prompt, ...this.steps.filter((step) => step.token).map((step) => step.token)];
+    if (this.listed !== this.steps.length) {
+      this.list = [...this.prompt, ...this.steps.filter((step) => step.token).map((step) => step.token)];
+      this.listed = this.steps.length;
+    }
+    return this.list;
   }
 
   /** The text produced by so many steps. */
@@ -67,6 +72,7 @@ export class RunRecord {
       this.scales = header.scales;
     }
     this.steps.length = header.start;
+    this.listed = -1;
     const first = this.nColumns();
     this.steps.push(...header.steps);
     this.forgetRows(header.start);
@@ -86,8 +92,9 @@ export class RunRecord {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const weights = new Float32Array(bytes.byteLength / 2);
     for (let index = 0; index < weights.length; index += 1) weights[index] = view.getUint16(2 * index, true) / 65535;
-    if (this.rows.size >= MOST_ROWS) this.rows.delete(this.rows.keys().next().value);
     this.rows.set(`${step} ${layer} ${head}`, { layer, head, weights });
+    this.nWeights += weights.length;
+    while (this.nWeights > MOST_WEIGHTS && this.rows.size > 1) this.forgetRow(this.rows.keys().next().value);
   }
 
   /** The attention of a step's newest position in a layer and head; for layer −1, of all layers one after another. */
@@ -96,7 +103,12 @@ export class RunRecord {
   }
 
   forgetRows(fromStep) {
-    for (const key of this.rows.keys()) if (Number(key.split(' ')[0]) >= fromStep) this.rows.delete(key);
+    for (const key of [...this.rows.keys()]) if (Number(key.split(' ')[0]) >= fromStep) this.forgetRow(key);
+  }
+
+  forgetRow(key) {
+    this.nWeights -= this.rows.get(key).weights.length;
+    this.rows.delete(key);
   }
 
   room(nColumns) {

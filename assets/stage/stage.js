@@ -17,6 +17,7 @@ const WHATEVER = -2; // what an event has seen when steps were streaming past
 const DOUBLE_CLICK_MS = 250;
 const RETRY_MS = 2500;
 const ORPHAN_MS = 2000;
+const TEXTS_MS = 90;
 const PROMPT = '.st-key-prompt textarea';
 const STEP_MS = 1100; // how long one step by hand is shown
 
@@ -24,6 +25,7 @@ export class Stage {
   constructor() {
     this.root = el('div', { class: 'tbt-stage' });
     this.greeted = false;
+    this.drawnAt = -Infinity;
     this.lastClick = { action: '', at: -Infinity };
     this.asked = null; // the event that waits for its answer
     this.selected = null; // the position chosen in the strip; null: the newest
@@ -74,6 +76,7 @@ export class Stage {
     }
     const sameRun = this.record === record && record.steps.length > 0;
     Object.assign(this, { header, record, t });
+    this.picture.colours = null; // the theme may be another one
     const answered = this.asked;
     this.asked = null;
     clearTimeout(this.retry);
@@ -86,7 +89,9 @@ export class Stage {
       this.next = null;
     }
     this.carryOn();
-    this.wish();
+    // At once, not with the next frame of the screen: a click is answered a frame earlier.
+    cancelAnimationFrame(this.wished);
+    this.frame(performance.now());
     if (header.busy) this.lookAgain();
   }
 
@@ -149,14 +154,17 @@ export class Stage {
     if (!this.header || this.header.visit !== this.record.visit) return;
     const hasMore = this.timeline.tick(now);
     const state = `${this.header.version} ${this.shown} ${this.playing} ${this.drawnFor()}`;
-    if (state !== this.drawn) {
+    // Texts at most so often while steps rush past: the picture is what is watched then.
+    const isDue = !this.playing || this.speed < 16 || now - this.drawnAt > TEXTS_MS;
+    if (state !== this.drawn && isDue) {
+      this.drawnAt = now;
       this.drawn = state;
       keepingFocus(this.root, () => this.draw());
     }
     this.picture.paint(this);
     this.reached();
     this.root.toggleAttribute('data-waiting', this.player.streams || this.asked !== null);
-    if (hasMore) this.wish();
+    if (hasMore || state !== this.drawn) this.wish();
   }
 
   /** What besides the run changes the texts around the picture. */
@@ -196,7 +204,7 @@ export class Stage {
     }
     const streamed = this.player.streams;
     this.stopPlaying({ quietly: true });
-    this.timeline.playOn(STEP_MS);
+    this.timeline.lookAt(this.timeline.total); // the run goes on from its newest step, and nothing moves meanwhile
     const isAnswered = !this.asked || streamed || action === 'reset';
     if (isAnswered) this.ask(action, { force: true, ...(streamed ? { seen: WHATEVER } : {}) });
     else this.next = action; // one click may wait for the answer to the one before

@@ -27,7 +27,7 @@ export class Strip {
       if (chip) stage.choose(Number(chip.dataset.position));
     });
     this.list.addEventListener('keydown', (event) => this.keyed(event));
-    this.drawn = { record: null, language: '', positions: [], newest: -1 };
+    this.drawn = { record: null, language: '', tokens: [] };
   }
 
   update({ header, record, t, selected, shown }) {
@@ -63,31 +63,38 @@ export class Strip {
     }
   }
 
-  /** Adds what is new; begins anew only when the run, the language or what is left out has changed. */
+  /** Brings the list up to the tokens: what is the same stays, what is new comes, what is left out goes. */
   refillList(header, record, tokens, t) {
     const positions = drawnPositions(tokens.length);
     const { drawn } = this;
-    const grows =
-      drawn.record === record &&
-      drawn.language === header.language &&
-      drawn.positions.length <= positions.length &&
-      drawn.positions.every((position, index) => position === positions[index]) &&
-      positions.length === tokens.length &&
-      drawn.labels.every((label, index) => label === tokens[index][1]);
-    const from = grows ? drawn.positions.length : 0;
-    if (!grows) refill(this.list);
-    for (const position of positions.slice(from)) {
-      if (position === positions[FIRST_CHIPS] && positions.length < tokens.length) {
-        const hidden = tokens.length - positions.length;
-        this.list.append(el('li', { class: 'tbt-more' }, t('tokens_left_out', { count: count(hidden) })));
-      }
-      this.list.append(chipOf(record, tokens, position, t));
+    const isOther = drawn.record !== record || drawn.language !== header.language || drawn.tokens[0] !== tokens[0];
+    if (isOther) refill(this.list);
+    const wanted = new Set(positions);
+    const kept = new Set();
+    for (const chip of [...this.list.querySelectorAll('[data-position]')]) {
+      const position = Number(chip.dataset.position);
+      if (wanted.has(position) && drawn.tokens[position] === tokens[position]) kept.add(position);
+      else chip.parentElement.remove();
     }
+    const fresh = positions.filter((position) => !kept.has(position));
+    this.list.append(...fresh.map((position) => chipOf(record, tokens, position, t)));
+    this.leaveOut(tokens.length - positions.length, t);
     const nPrompt = record.prompt.length;
     this.list.setAttribute('aria-label', t('strip_label', { prompt: nPrompt, produced: tokens.length - nPrompt }));
-    // The last chip of a step back is gone with the others that came after it.
-    this.drawn = { record, language: header.language, positions, labels: tokens.map((token) => token[1]) };
-    if (from < positions.length) this.list.scrollTop = this.list.scrollHeight;
+    this.drawn = { record, language: header.language, tokens };
+    if (fresh.length) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  /** Says how many tokens are not drawn, where they would be. */
+  leaveOut(hidden, t) {
+    this.more ??= el('li', { class: 'tbt-more' });
+    if (!hidden) this.more.remove();
+    else {
+      const text = t('tokens_left_out', { count: count(hidden) });
+      if (this.more.textContent !== text) this.more.textContent = text;
+      const place = this.list.children[FIRST_CHIPS];
+      if (place !== this.more) this.list.insertBefore(this.more, place);
+    }
   }
 
   describe(record, tokens, position, t) {
