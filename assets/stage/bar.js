@@ -38,8 +38,9 @@ export class Bar {
     );
   }
 
-  update({ header, record, t, playing, speed, asked }) {
-    const isBusy = header.busy || ['prefill', 'decode'].includes(asked?.action);
+  update({ header, record, t, playing, player, speed, asked }) {
+    const isStepping = player.streams && !playing;
+    const isBusy = header.busy || isStepping || ['prefill', 'decode'].includes(asked?.action);
     const play = playing || header.can.decode || record.steps.length > 0;
     const can = { ...header.can, play, reset: header.can.reset || isBusy };
     for (const [action, button] of Object.entries(this.buttons)) {

@@ -33,8 +33,8 @@ export class Stage {
     this.timeline = new Timeline();
     this.player = new Player({
       take: (bytes) => this.takeStep(bytes),
-      ended: () => this.stopPlaying(),
-      broken: () => this.ask('look', { force: true }), // and on it goes when the answer comes
+      ended: () => this.streamed(),
+      broken: () => this.ask(this.playing ? 'look' : 'decode', { force: true }), // playing goes on with the answer
     });
     this.bar = new Bar(this);
     this.strip = new Strip(this);
@@ -104,7 +104,11 @@ export class Stage {
     }
     this.header = { ...this.header, version: header.version };
     this.grown(this.speed);
-    this.wish();
+    if (this.playing) this.wish();
+    else {
+      cancelAnimationFrame(this.wished);
+      this.frame(performance.now());
+    }
   }
 
   grown(speed) {
@@ -170,7 +174,8 @@ export class Stage {
   /** What besides the run changes the texts around the picture. */
   drawnFor() {
     const { language, units, speed, busy, notice, line, can } = this.header;
-    return JSON.stringify([language, units, speed, busy, notice, line, can, this.selected, this.asked?.action]);
+    const waits = [this.asked?.action, this.player.streams];
+    return JSON.stringify([language, units, speed, busy, notice, line, can, this.selected, waits]);
   }
 
   draw() {
@@ -203,8 +208,17 @@ export class Stage {
       return;
     }
     const streamed = this.player.streams;
+    if (streamed && !this.playing && action !== 'reset') {
+      this.next = action; // the one step that is under way comes first
+      return;
+    }
     this.stopPlaying({ quietly: true });
     this.timeline.lookAt(this.timeline.total); // the run goes on from its newest step, and nothing moves meanwhile
+    if (action === 'decode' && !this.asked && !streamed && this.header.can.decode) {
+      // One step of a stream, past the reruns of the page: it is on the screen before the page could have begun.
+      this.stream({ speed: 60, most: 1 });
+      return;
+    }
     const isAnswered = !this.asked || streamed || action === 'reset';
     if (isAnswered) this.ask(action, { force: true, ...(streamed ? { seen: WHATEVER } : {}) });
     else this.next = action; // one click may wait for the answer to the one before
@@ -232,8 +246,19 @@ export class Stage {
       if (!this.timeline.moves) this.stopPlaying({ quietly: true });
       return;
     }
+    this.stream({ speed: this.speed });
+  }
+
+  stream(values) {
     const { visit, number, version, steps } = this.record;
-    this.player.start(visit, { run: number, seen: version, have: steps.length, speed: this.speed });
+    this.player.start(visit, { run: number, seen: version, have: steps.length, ...values });
+    this.wish();
+  }
+
+  /** A stream has come to its end: the page says what can be done now. */
+  streamed() {
+    this.playing = false;
+    this.ask('look', { force: true });
   }
 
   /** Ends playing after the step under way; asks the page where things stand. */

@@ -77,21 +77,23 @@ async def vectors(request: Request, visit: Visit, slot: Slot) -> Response:
 
 
 async def play(request: Request, visit: Visit, slot: Slot) -> Response:
-    """Steps as they are made, each as the length of its frame (uint32, little endian) and the frame.
+    """Steps as they are made (`most` of them), each as the length of its frame (uint32, little endian) and the frame.
 
     Ends with the run, with a click that changes it, and when the visitor closes the stream: within one step.
     """
-    speed = min(FASTEST, max(1, _whole(request, "speed")))
+    speed, most = min(FASTEST, max(1, _whole(request, "speed"))), _whole(request, "most")
     have = max(0, _whole(request, "have"))
     stream = visit.open_stream(_whole(request, "seen"))
-    steps = _steps(visit, slot, stream, have, 1 / speed)
+    steps = _steps(visit, slot, stream, have, 1 / speed, most if most > 0 else None)
     return StreamingResponse(steps, media_type="application/octet-stream", headers=STREAM_HEADERS)
 
 
-async def _steps(visit: Visit, slot: Slot, stream: int, have: int, seconds_a_step: float) -> AsyncIterator[bytes]:
+async def _steps(
+    visit: Visit, slot: Slot, stream: int, have: int, seconds_a_step: float, most: int | None
+) -> AsyncIterator[bytes]:
     from pages.shared import wire  # brings torch: the server starts without it
 
-    due = time.monotonic()
+    due, n_made = time.monotonic(), 0
     while await asyncio.wrap_future(visit.play_on(engine(), slot, stream)):
         started, trace = visit.started, visit.trace
         if started is None or trace is None:
@@ -101,6 +103,9 @@ async def _steps(visit: Visit, slot: Slot, stream: int, have: int, seconds_a_ste
         have = len(trace.steps)
         visit.arrived = visit.run_number, have
         yield struct.pack("<I", len(frame)) + frame
+        n_made += 1
+        if n_made == most:
+            return
         due = max(due + seconds_a_step, time.monotonic())
         await asyncio.sleep(due - time.monotonic())
 

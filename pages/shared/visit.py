@@ -200,7 +200,13 @@ class Visit:
             run = self._run(slot) if stream == self._stream and self.can_decode else None
             if run is None:
                 return False
-            step(run.model, [run])
+            self._under_way = run
+            try:
+                step(run.model, [run])
+            except Interrupted:
+                return False
+            finally:
+                self._under_way = None
             self._took_a_step(run)
             self.version += 1
             return True

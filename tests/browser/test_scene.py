@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 Call = Callable[..., Any]
-CACHED = "[{ phase: 'prefill', n_tokens: 5, new: 5 }, ...[6, 7, 8].map((n) => ({ phase: 'decode', n_tokens: n, new: 1 }))]"
+CACHED = (
+    "[{ phase: 'prefill', n_tokens: 5, new: 5 }, ...[6, 7, 8].map((n) => ({ phase: 'decode', n_tokens: n, new: 1 }))]"
+)
 UNCACHED = "[5, 6, 7].map((n) => ({ phase: 'recompute', n_tokens: n, new: n }))"
 
 
