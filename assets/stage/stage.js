@@ -1,5 +1,6 @@
 // One stage: a run's record, the moment of it that is shown, and everything drawn from these two.
 
+import { Asking } from './asking.js';
 import { Bar } from './bar.js';
 import { Cards } from './cards.js';
 import { el, keepingFocus, whenDialogCloses } from './dom.js';
@@ -9,13 +10,12 @@ import { Picture } from './picture.js';
 import { Player } from './player.js';
 import { recordOf } from './runs.js';
 import { Strip } from './strip.js';
+import { formerVisit, remember } from './tab.js';
 import { takeaway } from './takeaway.js';
 import { Timeline, stepMs } from './timeline.js';
 
-const TAB = 'tbt.visit'; // the tab's name for its visit: survives a refresh, is never part of an address
 const WHATEVER = -2; // what an event has seen when steps were streaming past
 const DOUBLE_CLICK_MS = 250;
-const RETRY_MS = 2500;
 const ORPHAN_MS = 2000;
 const TEXTS_MS = 90;
 const PROMPT = '.st-key-prompt textarea';
@@ -27,7 +27,7 @@ export class Stage {
     this.greeted = false;
     this.drawnAt = -Infinity;
     this.lastClick = { action: '', at: -Infinity };
-    this.asked = null; // the event that waits for its answer
+    this.asking = new Asking(this);
     this.selected = null; // the position chosen in the strip; null: the newest
     this.playing = false;
     this.timeline = new Timeline();
@@ -48,6 +48,11 @@ export class Stage {
     const top = el('section', { class: 'tbt-card tbt-top' }, this.bar.root, this.strip.root);
     this.root.append(top, this.empty, this.body);
     this.root.addEventListener('click', (event) => this.opened(event));
+  }
+
+  /** The event that waits for its answer. */
+  get asked() {
+    return this.asking.event;
   }
 
   /** Puts the stage, as it stands, into the element that the page has for it now. */
@@ -77,22 +82,17 @@ export class Stage {
     const sameRun = this.record === record && record.steps.length > 0;
     Object.assign(this, { header, record, t });
     this.picture.colours = null; // the theme may be another one
-    const answered = this.asked;
-    this.asked = null;
-    clearTimeout(this.retry);
+    const answered = this.asking.answered();
     if (!sameRun || this.selected >= record.tokens.length) this.selected = null;
     if (!sameRun) this.timeline = new Timeline();
     this.grown(header.speed);
     if (answered?.action === 'next_turn') document.querySelector(PROMPT)?.focus();
-    if (this.next && !header.busy) {
-      this.ask(this.next);
-      this.next = null;
-    }
+    if (header.busy) this.asking.lookAgain();
+    else this.asking.goOn();
     this.carryOn();
     // At once, not with the next frame of the screen: a click is answered a frame earlier.
     cancelAnimationFrame(this.wished);
     this.frame(performance.now());
-    if (header.busy) this.lookAgain();
   }
 
   /** Takes a step of the stream in. */
@@ -136,16 +136,14 @@ export class Stage {
     return Math.ceil(this.timeline.at) - 1;
   }
 
-  /** In a tab that had a run before it was refreshed or duplicated: asks for that run, once. */
+  /** In a tab that was refreshed or duplicated: asks for the run it had, once. */
   refreshed(header) {
-    const key = header.stage === 'stage' ? TAB : `${TAB}.${header.stage}`;
-    const remembered = this.greeted ? null : sessionStorage.getItem(key);
-    const asks = !this.greeted && remembered && remembered !== header.visit && header.total === 0;
+    const former = this.greeted ? null : formerVisit(header);
     this.greeted = true;
     // The old name stays until its run has come: a tab that is refreshed once more asks again.
-    if (asks) this.ask('resume', { name: remembered });
-    else sessionStorage.setItem(key, header.visit);
-    return asks;
+    if (former) this.ask('resume', { name: former });
+    else remember(header);
+    return former !== null;
   }
 
   /** Draws with the next frame of the screen; several wishes cost one drawing. */
@@ -209,7 +207,7 @@ export class Stage {
     }
     const streamed = this.player.streams;
     if (streamed && !this.playing && action !== 'reset') {
-      this.next = action; // the one step that is under way comes first
+      this.asking.next = action; // the one step that is under way comes first
       return;
     }
     this.stopPlaying({ quietly: true });
@@ -221,7 +219,7 @@ export class Stage {
     }
     const isAnswered = !this.asked || streamed || action === 'reset';
     if (isAnswered) this.ask(action, { force: true, ...(streamed ? { seen: WHATEVER } : {}) });
-    else this.next = action; // one click may wait for the answer to the one before
+    else this.asking.next = action; // one click may wait for the answer to the one before
   }
 
   /** Plays what there is from the moment shown, then what the engine makes; a finished run from its beginning. */
@@ -278,27 +276,8 @@ export class Stage {
     this.wish();
   }
 
-  /** Sends an event with what this screen shows; one at a time, and again when no answer comes. */
-  ask(action, { force = false, ...more } = {}) {
-    if (this.asked && !force) return;
-    const { visit, number, version, steps } = this.record ?? { steps: [] };
-    const event = { action, visit, run: number, seen: version, have: steps.length, ...more };
-    if (action === 'reset') this.next = null;
-    this.asked = event;
-    this.post(event);
-    this.wish();
-  }
-
-  post(event) {
-    this.send(event);
-    clearTimeout(this.retry);
-    // An answer can be lost (streamlit issue 14710). The same event again is harmless: it names the version it saw.
-    this.retry = setTimeout(() => this.asked === event && this.post(event), RETRY_MS);
-  }
-
-  lookAgain() {
-    clearTimeout(this.looking);
-    this.looking = setTimeout(() => this.header.busy && this.ask('look'), 350);
+  ask(action, more) {
+    this.asking.ask(action, more);
   }
 
   /** A click on a figure: its formula opens. */
@@ -319,8 +298,7 @@ export class Stage {
   end() {
     this.playing = false;
     this.player.stop();
-    clearTimeout(this.retry);
-    clearTimeout(this.looking);
+    this.asking.end();
     cancelAnimationFrame(this.wished);
     this.picture.end();
   }

@@ -1,4 +1,4 @@
-"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run; then the pages, then the stage.
+"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run; then pages and stage.
 
 Machines differ and change from minute to minute, so every figure is a median of alternating rounds, and what counts is
 the ratio inside this run. The read bandwidth is what a plain sum over 256 MiB reaches between the rounds.

@@ -1,4 +1,4 @@
-"""The KV stage on 30 layers and some 512 positions: frames a second while steps stream, in a replay, while scrubbing."""
+"""The KV stage on 30 layers and some 512 positions: frames a second streamed, replayed, scrubbed."""
 
 from __future__ import annotations
 

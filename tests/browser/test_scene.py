@@ -1,4 +1,4 @@
-"""What the picture shows at a moment, and how moments follow one another: pure functions, in the browser they are for."""
+"""What the picture shows at a moment, and how moments follow one another: pure functions, run in the browser."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def test_the_same_moment_is_always_the_same_scene(module: Call) -> None:
 TIMELINE = """
   const line = new m.Timeline();
   let now = 0;
-  const run = (ms) => { for (const end = now + ms; now < end; now += 16) line.tick(now); return Number(line.at.toFixed(2)); };
+  const run = (ms) => {
+    for (const end = now + ms; now < end; now += 16) line.tick(now);
+    return Number(line.at.toFixed(2));
+  };
   const state = () => [Number(line.at.toFixed(2)), line.goal, line.follows];
 """
 

@@ -1,4 +1,4 @@
-"""The stage's own routes: a visit is named by a header, answers are the run's own numbers, a stream ends when it should."""
+"""The stage's own routes: a header names the visit, answers are the run's own numbers, streams end when they should."""
 
 from __future__ import annotations
 
