@@ -1,6 +1,8 @@
 // What the stage asks of the page: one event at a time, sent again when no answer comes, one click waiting behind it.
 
+const APP = '[data-testid="stApp"]';
 const RETRY_MS = 2500;
+const RECONNECT_MS = 300; // while the page has no connection nothing can be sent
 const LOOK_AGAIN_MS = 350;
 
 export class Asking {
@@ -22,10 +24,12 @@ export class Asking {
   }
 
   post(event) {
-    this.stage.send(event);
     clearTimeout(this.retry);
+    const isConnected = document.querySelector(APP)?.dataset.testConnectionState === 'CONNECTED';
+    if (isConnected) this.stage.send(event);
     // An answer can be lost (streamlit issue 14710). The same event again is harmless: it names the version it saw.
-    this.retry = setTimeout(() => this.event === event && this.post(event), RETRY_MS);
+    const again = () => this.event === event && this.post(event);
+    this.retry = setTimeout(again, isConnected ? RETRY_MS : RECONNECT_MS);
   }
 
   /** The answer is here. Returns what was asked. */

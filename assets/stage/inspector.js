@@ -73,7 +73,8 @@ export class Inspector {
     if (!cell) return;
     const { record } = this.picture.stage;
     this.asked = `${key} ${record.version}`;
-    const vectors = await vectorsOf(record.visit, cell).catch(() => null);
+    // Without a cache there is nothing to ask for.
+    const vectors = record.facts.use_cache ? await vectorsOf(record.visit, cell).catch(() => null) : null;
     if (this.key !== key) return;
     this.vectors = vectors;
     this.update(this.picture.stage);

@@ -71,11 +71,15 @@ export class RunRecord {
       this.prompt = header.prompt;
       this.scales = header.scales;
     }
-    this.steps.length = header.start;
+    // A step that comes once more stays the object it was, and what was drawn for it stays drawn.
+    const before = this.steps.splice(header.start);
+    const isSame = (step, index) => before[index] && JSON.stringify(before[index]) === JSON.stringify(step);
+    const steps = header.steps.map((step, index) => (isSame(step, index) ? before[index] : step));
+    const nSame = steps.findIndex((step, index) => step !== before[index]);
     this.listed = -1;
     const first = this.nColumns();
-    this.steps.push(...header.steps);
-    this.forgetRows(header.start);
+    this.steps.push(...steps);
+    this.forgetRows(header.start + (nSame < 0 ? steps.length : nSame));
     if (header.total === 0) return true;
     const nCells = (this.nColumns() - first) * this.columnCells;
     this.room(this.nColumns());

@@ -53,12 +53,16 @@ class Keeper:
             kept = self._kept.get(key)
             return None if kept is None or kept.slot is None else (kept.visit, kept.slot)
 
-    def left(self, key: str) -> None:
-        """Notes that a visitor is gone: the time begins to run, and soon their work ends too."""
+    def left(self, key: str, slot: Slot) -> None:
+        """Notes that a visitor is gone: the time begins to run, and soon their work ends too.
+
+        Said of a `slot` that is not theirs any more it means nothing: their connection dropped, and is back.
+        """
         with self._lock:
-            if key not in self._kept:
+            kept = self._kept.get(key)
+            if kept is None or kept.slot is not slot:
                 return
-            self._kept[key].left_at, self._kept[key].slot = self.now(), None
+            kept.left_at, kept.slot = self.now(), None
             self._sweep()
         timer = Timer(self.grace_seconds, self._abandon, [key])
         timer.daemon = True

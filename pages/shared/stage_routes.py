@@ -53,6 +53,8 @@ async def attention(request: Request, visit: Visit, slot: Slot) -> Response:
             visit.focus = layer, head
         layers = range(config.n_layers) if layer < 0 else [layer]
         rows = [run.attention(step, each, max(head, 0)) for each in layers]
+        if visit.focus == (layer, head) and step == len(run.steps) - 1:
+            visit.newest_attention = rows[0]
         return b"".join(wire.weights(row.weights if head >= 0 else row.mean_over_heads) for row in rows)
 
     found = await asyncio.wrap_future(visit.look(engine(), slot, look))

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 0.8
 def _gone(place: tuple[str, Slot]) -> None:
     key, slot = place
     slot.release()
-    keeper().left(key)
+    keeper().left(key, slot)
 
 
 @st.cache_resource(scope="session", on_release=_gone, show_spinner=False, max_entries=4)

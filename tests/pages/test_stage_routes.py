@@ -123,7 +123,7 @@ def test_only_who_knows_the_name_of_a_visit_gets_an_answer(place: Place, name: s
     where = {"step": 0, "layer": 0, "head": 0, "position": 0, "seen": place.visit.version, "have": 3}
     for visit in ("", "guessed", place.visit.key + "x"):
         assert place.get(name, visit=visit, **where).status_code == 404
-    place.keeper.left(place.visit.key)
+    place.keeper.left(place.visit.key, place.slot)
     assert place.get(name, **where).status_code == 404
     assert len(place.visit.trace.steps if place.visit.trace else ()) == 3
 

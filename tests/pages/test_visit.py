@@ -85,14 +85,16 @@ def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Worker, 
     found = keeper.claim(visit.key)  # by a duplicated tab
     assert found is not None and found[0].key != visit.key and found[1] == {"seed": "9"}
     assert found[0].trace is visit.trace and found[0].started is visit.started
-    keeper.left(visit.key)
+    keeper.left(visit.key, Slot())  # of a connection before this one
+    assert keeper.here(visit.key) == (visit, slot)
+    keeper.left(visit.key, slot)
     assert keeper.here(visit.key) is None
     clock[0] += KEPT_SECONDS - 1
     found = keeper.claim(visit.key)  # by the tab that was refreshed
     assert found is not None and found[0] is visit
     clock[0] += 2 * KEPT_SECONDS
     keeper.hold(visit, slot, {})
-    keeper.left(visit.key)
+    keeper.left(visit.key, slot)
     clock[0] += KEPT_SECONDS
     assert keeper.claim(visit.key) is None and keeper.claim("no such visit") is None
 
@@ -105,13 +107,14 @@ def test_the_work_of_those_who_left_ends(engine: Worker, started: Started) -> No
     visit.prefill(engine, slot, replace(started, prompt="床前明月光，" * 150), visit.version)
     assert entered.wait(5) and visit.activity == "waiting"
     keeper.hold(visit, slot, {})
-    keeper.left(visit.key)
+    keeper.left(visit.key, slot)
     time.sleep(0.3)
     leave.set()
     assert visit.settle(5) and visit.trace is None and slot.run is None
     returned = Visit()
-    keeper.hold(returned, Slot(), {})
-    keeper.left(returned.key)
+    away = Slot()
+    keeper.hold(returned, away, {})
+    keeper.left(returned.key, away)
     assert keeper.claim(returned.key) is not None  # in time: its work goes on
     returned.prefill(engine, slot, started, returned.version)
     time.sleep(0.3)
@@ -124,8 +127,9 @@ def test_only_so_many_visits_are_kept(engine: Worker, started: Started) -> None:
     visits = [Visit() for _ in range(MOST_LEFT + 3)]
     for visit in visits:
         clock[0] += 1
-        keeper.hold(visit, Slot(), {})
-        keeper.left(visit.key)
+        slot = Slot()
+        keeper.hold(visit, slot, {})
+        keeper.left(visit.key, slot)
     assert [keeper.claim(visit.key) is None for visit in visits] == [True] * 3 + [False] * MOST_LEFT
 
 
