@@ -7,7 +7,7 @@ const FAINTEST = 0.02; // of the largest weight: what weighs less gets no frame
 const MOST_STREAMS = 24; // values that are drawn on their way; the others are too faint to be seen
 
 /** The middle of a layer's row. */
-export function rowY(place, layer) {
+function rowY(place, layer) {
   return place.top + (layer + 0.5) * place.cellHeight;
 }
 

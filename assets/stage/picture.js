@@ -22,7 +22,6 @@ export class Picture {
   constructor(stage) {
     this.stage = stage;
     this.cell = null; // the cell looked at: {position, layer, head}
-    this.hovered = null;
     this.head = new PictureHead(this);
     this.cells = new CellLayer();
     this.canvas = el('canvas', { role: 'img' });

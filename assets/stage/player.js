@@ -7,7 +7,6 @@ export class Player {
   constructor({ take, ended, broken }) {
     Object.assign(this, { take, ended, broken });
     this.control = null;
-    this.waits = false;
   }
 
   get streams() {

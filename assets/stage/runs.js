@@ -4,7 +4,7 @@ const MOST_WEIGHTS = 2e6; // of attention, kept for looking back
 const runs = new Map();
 
 /** One run as far as it has arrived: settings, prompt, steps, one byte a cell of its cache, rows of attention. */
-export class RunRecord {
+class RunRecord {
   constructor(visit, number) {
     this.visit = visit;
     this.number = number;
