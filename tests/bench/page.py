@@ -129,7 +129,7 @@ def decode_steps(browser: Browser, address: str, prompt: str, clicks: int) -> St
             visitor.press("decode", number).at_rest()
             steps.sizes.append(received.websocket - before)
         steps.overheads = page.evaluate("window.steps")
-        steps.n_tokens = int(visitor.screen()["ledger"][-1][4])
+        steps.n_tokens = int(visitor.screen()["ledger"][-1][4].replace(",", ""))
     return steps
 
 

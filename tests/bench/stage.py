@@ -63,7 +63,7 @@ def measure(page: Page, address: str) -> None:
     asked: list[str] = []
     visitor = Visitor(page, address).open_stage(model="smollm2", lang="en", chat=0, max=MOST_NEW, speed=SPEED)
     visitor.write_prompt(PROMPT).press("prefill", 1)
-    n_tokens = int(visitor.screen()["ledger"][-1][4])
+    n_tokens = int(visitor.screen()["ledger"][-1][4].replace(",", ""))
     print(f"\nstage, smollm2 (30 layers, {n_tokens} to {n_tokens + MOST_NEW} positions), play at {SPEED} steps/s")
     page.wait_for_timeout(1500)
     for name in ("streamed", "replayed"):
