@@ -9,7 +9,6 @@ const ICONS = {
   reset: 'M12 5a7 7 0 1 1-6.3 4H8L4 4 2 9h1.6A9 9 0 1 0 12 3z',
   next_turn: 'M4 4h16v11H8l-4 4z',
 };
-const SPEEDS = [1, 2, 4, 8, 16, 32];
 
 export class Bar {
   constructor(stage) {
@@ -57,7 +56,7 @@ export class Bar {
     if (this.speed.dataset.language !== header.language) {
       this.speed.dataset.language = header.language;
       this.speed.setAttribute('aria-label', t('speed'));
-      refill(this.speed, SPEEDS.map((speed) => el('option', { value: speed }, t('steps_a_second', { speed }))));
+      refill(this.speed, header.speeds.map((speed) => el('option', { value: speed }, t('steps_a_second', { speed }))));
     }
     if (document.activeElement !== this.speed) this.speed.value = speed;
     this.root.classList.toggle('tbt-working', Boolean(isBusy));

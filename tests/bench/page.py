@@ -79,22 +79,28 @@ class Steps:
     sizes: list[int] = field(default_factory=list)
 
 
-def report_pages() -> None:
-    """Measures and prints all figures, the goals beside them."""
+@contextmanager
+def app_and_browser() -> Iterator[tuple[str, Browser]]:
+    """The address of a server of its own, and a Chromium. SystemExit with a sentence where there is none to be had."""
     executable = chromium.find_or_install(Path(sys.executable))
     if not executable:
-        print(f"\npages: not measured, {chromium.HOW_TO_GET_ONE}")
-        return
+        raise SystemExit(f"pages and stage are not measured: {chromium.HOW_TO_GET_ONE}")
     with TemporaryDirectory() as folder, serving(Path(folder)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
+        yield server.address, browser
+        browser.close()
+
+
+def report_pages() -> None:
+    """Measures and prints all figures, the goals beside them."""
+    with app_and_browser() as (address, browser):
         print(f"\npages, warm server, empty browser cache, medians of {LOADS}")
         for name, (path, is_usable) in PAGES.items():
-            seconds, size = first_look(browser, server.address + path, is_usable)
+            seconds, size = first_look(browser, address + path, is_usable)
             goal = f"(goals ≤ {MOST_SECONDS} s, ≤ {MOST_BYTES / 1e6} MB)"
             print(f"  {name:<8} usable after {seconds:5.2f} s, {size / 1e6:5.2f} MB  {goal}")
-        short = decode_steps(browser, server.address, SHORT_PROMPT, CLICKS)
-        long = decode_steps(browser, server.address, LONG_PROMPT, CLICKS_OF_A_LONG_RUN)
-        browser.close()
+        short = decode_steps(browser, address, SHORT_PROMPT, CLICKS)
+        long = decode_steps(browser, address, LONG_PROMPT, CLICKS_OF_A_LONG_RUN)
     print(
         f"  a decode click adds {1e3 * median(short.overheads):.0f} ms to the model's time at n = {short.n_tokens}, "
         f"{1e3 * median(long.overheads):.0f} ms at n = {long.n_tokens} (goal ≤ {1e3 * MOST_OVERHEAD_S:.0f} ms)"

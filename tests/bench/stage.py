@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from playwright.sync_api import Page
 
-from playwright.sync_api import Page, sync_playwright
-
-from tests.bench.page import fresh_tab
-from tests.browser.server import serving
-from tests.browser.visitor import CHROMIUM_FLAGS, Visitor
-from tools import chromium
+from tests.bench.page import app_and_browser, fresh_tab
+from tests.browser.visitor import Visitor
 
 PROMPT, MOST_NEW, SPEED = "one two three four five " * 78, 120, 32
 SCRUBBED = 500
@@ -47,15 +41,8 @@ SCRUB = """async (moments) => {
 
 def report_stage() -> None:
     """Measures and prints; a prototype with less on the screen reached 48 streamed and 60 replayed steps a second."""
-    executable = chromium.find_or_install(Path(sys.executable))
-    if not executable:
-        print(f"\nstage: not measured, {chromium.HOW_TO_GET_ONE}")
-        return
-    with TemporaryDirectory() as folder, serving(Path(folder)) as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
-        with fresh_tab(browser) as (page, _):
-            measure(page, server.address)
-        browser.close()
+    with app_and_browser() as (address, browser), fresh_tab(browser) as (page, _):
+        measure(page, address)
 
 
 def measure(page: Page, address: str) -> None:

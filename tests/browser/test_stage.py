@@ -192,8 +192,9 @@ def test_two_stages_on_one_page_do_not_disturb_each_other(visit: Any, model: Lan
     frames = []
     for name in ("one", "two"):
         header = {
-            "stage": name, "answer": 1, "visit": f"visit {name}", "run": 1, "version": 3, "language": "en", "speed": 4,
-            "units": "binary", "busy": "", "can": {"decode": True}, "notice": None, "line": None,
+            "stage": name, "answer": 1, "visit": f"visit {name}", "run": 1, "version": 3, "language": "en",
+            "units": "binary", "speed": 4, "speeds": [4], "busy": "", "can": {"decode": True},
+            "notice": None, "line": None,
         }  # fmt: skip
         packed = wire.run_frame(header, Visit(), started, run.trace, 0)
         frames.append(base64.b64encode(packed).decode())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.engine.worker import Worker
 from pages.shared.resources import shelf
 
 FRAME = Path(__file__).resolve().parents[2] / "pages" / "frame.py"
@@ -17,6 +18,14 @@ PREFILL_AND_DECODE = "1_prefill_and_decode.py"
 @pytest.fixture(scope="session", autouse=True)
 def models_loaded() -> None:
     shelf().wait_until_started()
+
+
+@pytest.fixture
+def engine() -> Iterator[Worker]:
+    """An engine of the test's own."""
+    worker = Worker("test engine")
+    yield worker
+    worker.stop()
 
 
 @pytest.fixture

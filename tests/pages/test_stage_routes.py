@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,13 +54,6 @@ class Place:
             frames.append(wire.unpack(body[4 : 4 + size]))
             body = body[4 + size :]
         return frames
-
-
-@pytest.fixture
-def engine() -> Iterator[Worker]:
-    worker = Worker("test engine")
-    yield worker
-    worker.stop()
 
 
 @pytest.fixture

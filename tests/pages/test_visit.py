@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,13 +17,6 @@ from pages.shared.keep import KEPT_SECONDS, MOST_LEFT, Keeper
 from pages.shared.resources import shelf
 from pages.shared.started import Slot, Started
 from pages.shared.visit import Visit
-
-
-@pytest.fixture
-def engine() -> Iterator[Worker]:
-    worker = Worker("test engine")
-    yield worker
-    worker.stop()
 
 
 @pytest.fixture
