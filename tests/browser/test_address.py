@@ -116,7 +116,7 @@ def test_a_field_that_is_emptied_returns_to_its_default(visit: Any) -> None:
 def test_an_example_fills_the_prompt(visit: Any) -> None:
     visitor = on_page_1(visit().open(f"{PAGE}?model=tiny&lang=en"))
     visitor.page.locator(".st-key-example").get_by_text("Once upon a time", exact=True).click()
-    visitor.page.wait_for_function("document.querySelector('.st-key-prompt textarea').value === 'Once upon a time'")
+    visitor.page.wait_for_function("document.querySelector('.st-key-prompt textarea')?.value === 'Once upon a time'")
     visitor.page.wait_for_url("**prompt=Once*")
     visitor.at_rest()
 

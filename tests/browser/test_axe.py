@@ -34,7 +34,7 @@ def with_a_figure_open(visitor: Visitor, language: str) -> None:
 
 def with_the_conversation_open(visitor: Visitor, language: str) -> None:
     visitor.open_stage(model="smollm2", lang=language).press("prefill", 1).press("decode", 2)
-    visitor.click("next_turn").page.wait_for_function("document.querySelector('.st-key-prompt textarea').value === ''")
+    visitor.click("next_turn").page.wait_for_function("document.querySelector('.st-key-prompt textarea')?.value === ''")
     visitor.at_rest().page.locator(".st-key-conversation button").click()
     visitor.page.wait_for_selector("[data-testid=stPopoverBody] .tbt-told")
     visitor.at_rest()

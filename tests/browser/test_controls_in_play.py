@@ -45,12 +45,12 @@ def set_max_new(visitor: Visitor) -> None:
 def switch_units(visitor: Visitor) -> None:
     visitor.page.locator(".st-key-units").get_by_text("GB", exact=True).click()
     visitor.address_says(units="decimal")
-    visitor.page.wait_for_function("document.querySelector('.tbt-memory').textContent.includes(' kB')")
+    visitor.page.wait_for_function("document.querySelector('.tbt-memory')?.textContent.includes(' kB')")
 
 
 def switch_language(visitor: Visitor) -> None:
     visitor.switch("中文", "预填充").address_says(lang="zh")
-    visitor.page.wait_for_function("document.querySelector('[data-act=decode]').innerText.includes('解码')")
+    visitor.page.wait_for_function("document.querySelector('[data-act=decode]')?.innerText.includes('解码')")
 
 
 def switch_cache(visitor: Visitor) -> None:

@@ -42,7 +42,7 @@ def test_a_whole_run_and_all_that_a_browser_does_to_it(visit: Any, model: str, p
     assert visitor.can("decode") and not visitor.screen()["notice"]
 
     visitor.switch("中文", "预填充")
-    visitor.page.wait_for_function("document.querySelector('[data-act=decode]').innerText.includes('解码')")
+    visitor.page.wait_for_function("document.querySelector('[data-act=decode]')?.innerText.includes('解码')")
     truth.check(visitor.at_rest(), end - 2)
 
     visitor.page.reload()

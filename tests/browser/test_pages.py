@@ -74,7 +74,7 @@ def test_the_switch_changes_the_language_and_keeps_the_run(visit: Any) -> None:
     visitor = visit().open_stage().press("prefill", 1).press("decode", 2)
     chips = visitor.screen()["chips"]
     visitor.switch("中文", "预填充")
-    visitor.page.wait_for_function("document.querySelector('[data-act=decode]').innerText.includes('解码')")
+    visitor.page.wait_for_function("document.querySelector('[data-act=decode]')?.innerText.includes('解码')")
     visitor.address_says(lang="zh").at_rest()
     assert visitor.page.evaluate("document.documentElement.lang") == "zh-CN"
     assert visitor.screen()["chips"] == chips

@@ -105,7 +105,7 @@ def test_the_vectors_of_a_cell_are_the_caches_and_never_change(visit: Any, model
     page.locator(".tbt-pin").click()
     for number in (4, 5):
         visitor.press("decode", number)
-    page.wait_for_function("document.querySelector('.tbt-inspector').innerText.includes('2 steps later')")
+    page.wait_for_function("document.querySelector('.tbt-inspector')?.innerText.includes('2 steps later')")
     assert "difference is 0." in page.locator(".tbt-inspector").inner_text()
 
 
@@ -135,15 +135,15 @@ def test_the_keyboard_reaches_moments_and_cells(visit: Any) -> None:
     page = visitor.page
     page.locator(".tbt-view").focus()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.querySelector('.tbt-spoken').textContent === 'Decode 2'")
+    page.wait_for_function("document.querySelector('.tbt-spoken')?.textContent === 'Decode 2'")
     page.keyboard.press("Home")
-    page.wait_for_function("document.querySelector('.tbt-spoken').textContent === 'Prefill'")
+    page.wait_for_function("document.querySelector('.tbt-spoken')?.textContent === 'Prefill'")
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     page.wait_for_selector(".tbt-inspector:visible")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.querySelector('.tbt-spoken').textContent.startsWith('Layer 1, position 7')")
+    page.wait_for_function("document.querySelector('.tbt-spoken')?.textContent.startsWith('Layer 1, position 7')")
     page.keyboard.press("Escape")
     page.wait_for_selector(".tbt-inspector", state="hidden")
     page.keyboard.press(" ")
@@ -182,7 +182,7 @@ def test_without_a_cache_there_is_nothing_to_look_into(visit: Any) -> None:
     page = visitor.page
     assert "computed again" in visitor.screen()["picture"] and page.locator(".tbt-focus").is_hidden()
     page.evaluate(f"async () => (await ({STAGE})()).picture.look({{ position: 2, layer: 1, head: 1 }})")
-    page.wait_for_function("document.querySelector('.tbt-inspector').innerText.includes('nothing is kept')")
+    page.wait_for_function("document.querySelector('.tbt-inspector')?.innerText.includes('nothing is kept')")
     assert "none is kept" in page.locator(".tbt-caption").inner_text()
 
 

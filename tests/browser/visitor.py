@@ -124,7 +124,7 @@ class Visitor:
     def shows_more_than(self, steps: int) -> Visitor:
         """Waits until more than so many steps are on the screen."""
         self.page.wait_for_function(
-            "steps => Number(document.querySelector('.tbt-stage').dataset.steps) > steps",
+            "steps => Number(document.querySelector('.tbt-stage')?.dataset.steps) > steps",
             arg=steps,
             timeout=PATIENCE_MS,
         )
