@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 
 from core.cli.arguments import build_parser, one_line
 from core.refusal import Refusal
+
+# Command → module and function. A module is imported when its command is asked for: torch takes seconds to import.
+COMMANDS = {
+    "trace": ("core.cli.trace", "trace_command"),
+    "estimate": ("core.cli.estimate", "estimate_command"),
+    "count": ("core.cli.count", "count_command"),
+}
 
 
 def main() -> int:
@@ -15,11 +23,9 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without Chinese shows what it can
     arguments = build_parser().parse_args()
-    # Only now: the arguments are checked, and torch takes seconds to import.
-    from core.cli.trace import trace_command
-
+    module, function = COMMANDS[arguments.command]
     try:
-        trace_command(arguments)
+        getattr(importlib.import_module(module), function)(arguments)
     except Refusal as refusal:
         print(one_line(f"python -m core {arguments.command}: {refusal}"), file=sys.stderr)
         return 2

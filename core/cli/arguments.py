@@ -7,6 +7,9 @@ import math
 from collections.abc import Callable
 from typing import NoReturn
 
+# Far above anything that is built, and low enough that every figure stays a number that JSON readers can hold.
+MOST_BATCH, MOST_CONTEXT, MOST_RANKS = 2**20, 2**27, 2**16
+
 
 class OneLineParser(argparse.ArgumentParser):
     """argparse, but an error is one sentence on stderr and exit status 2."""
@@ -32,7 +35,45 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
     trace.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="weights and cache (default: by device)")
     trace.add_argument("--json", action="store_true", help="print the record as JSON")
+    add_estimate(commands)
+    add_count(commands)
     return parser
+
+
+def add_estimate(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    """`estimate`: what a model costs, from its shape alone."""
+    estimate = commands.add_parser("estimate", help="parameters, memory, compute and time floors of a model")
+    add_shape(estimate)
+    estimate.add_argument("--batch", type=whole_number(1, MOST_BATCH), default=1, help="sequences at once (1)")
+    estimate.add_argument("--context", type=whole_number(1, MOST_CONTEXT), default=4096, help="tokens (4096)")
+    estimate.add_argument(
+        "--weight-dtype", default="bf16", help="bf16 (the default) and others; parts apart: bf16,experts=mxfp4"
+    )
+    estimate.add_argument("--kv-dtype", default="bf16", help="of keys and values (bf16), or of each: q8_0:f16")
+    estimate.add_argument("--accelerator", help="such as h100-sxm: time floors, and whether it fits")
+    estimate.add_argument("--tp", type=whole_number(1, MOST_RANKS), default=1, help="tensor-parallel ranks (1)")
+    estimate.add_argument(
+        "--memory-fraction", type=number(0.01, 1), default=0.9, help="of its memory that may be filled (0.9)"
+    )
+    estimate.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def add_shape(command: argparse.ArgumentParser) -> None:
+    """The model, from the catalogue or from a file."""
+    model = command.add_mutually_exclusive_group(required=True)
+    model.add_argument("--model", help="a model of the catalogue, such as llama-3.1-8b or smollm2")
+    model.add_argument("--config", help="a Hugging Face config.json")
+
+
+def add_count(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    """`count`: a model's products as torch counts them, beside the estimate."""
+    count = commands.add_parser("count", help="count a model's matrix products with torch, beside the exact estimate")
+    add_shape(count)
+    count.add_argument(
+        "--context", type=whole_number(1, MOST_CONTEXT), required=True, help="tokens, the new one included"
+    )
+    count.add_argument("--batch", type=whole_number(1, MOST_BATCH), default=1, help="sequences at once (1)")
+    count.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
 def one_line(text: str) -> str:
@@ -40,12 +81,13 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def whole_number(least: int) -> Callable[[str], int]:
-    """An argparse type: a whole number from `least` on, below 2⁶⁴."""
+def whole_number(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
+    """An argparse type: a whole number from `least` to `most`; 2⁶⁴ − 1 is as far as any goes."""
+    wanted = f"from {least} on" if most == 2**64 - 1 else f"from {least} to {most}"
 
     def parse(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) < 2**64:
-            raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text[:40]!r}")
+        if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be a whole number {wanted}, not {text[:40]!r}")
         return int(text)
 
     return parse

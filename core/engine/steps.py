@@ -21,12 +21,11 @@ from core.engine.trace import Phase, Sampled, StepEvent, Trace
 from core.estimate.flops import (
     attended_pairs,
     decode_flops_chapter,
-    head_flops_exact,
-    layers_flops_exact,
+    head_flops,
+    layers_flops,
     prefill_flops_chapter,
 )
 from core.estimate.kv import kv_bytes
-from core.estimate.parameters import n_params
 from core.model.device import Stopwatch
 from core.model.kv_cache import KVCache
 from core.model.load import LanguageModel
@@ -176,11 +175,11 @@ class Pass:
 
 def _finish(run: Run, done: Pass, logits: Tensor, recorder: Recorder, row: int) -> StepEvent:
     """Samples, writes the event, and appends both to the run."""
-    config, cache = run.model.config, done.cache
+    model, cache = run.model, done.cache
     n_tokens, n_new = cache.n_tokens, sum(done.chunks)
     n_past = n_tokens - n_new
     ends = accumulate(done.chunks, initial=n_past)
-    layers_flops = sum(layers_flops_exact(config, new, past) for new, past in zip(done.chunks, ends, strict=False))
+    in_layers = sum(layers_flops(model.shape, new, past) for new, past in zip(done.chunks, ends, strict=False))
     chapter = decode_flops_chapter if done.phase is Phase.DECODE else prefill_flops_chapter
     kept_tokens = n_tokens if run.cache is not None else 0
     recorded = recorder.recorded(row, cache, n_new)
@@ -191,12 +190,12 @@ def _finish(run: Run, done: Pass, logits: Tensor, recorder: Recorder, row: int) 
         new_positions=n_new,
         reused_positions=n_past,
         attended_pairs=attended_pairs(n_new, n_past),
-        flops_exact=layers_flops + head_flops_exact(config),
-        flops_chapter=chapter(config, n_params(config), n_tokens),
+        flops_exact=in_layers + head_flops(model.shape),
+        flops_chapter=chapter(model.shape, n_tokens),
         kv_bytes=cache.used_bytes if kept_tokens else 0,
-        kv_bytes_formula=kv_bytes(config, n_tokens=kept_tokens, bytes_per_element=cache.dtype.itemsize),
+        kv_bytes_formula=kv_bytes(model.shape, n_tokens=kept_tokens, dtypes=model.kv_dtypes),
         kv_reserved_bytes=cache.reserved_bytes if kept_tokens else 0,
-        weight_bytes_read=run.model.transformer.product_bytes,
+        weight_bytes_read=model.transformer.product_bytes,
         seconds=done.seconds,
         sampled=sampled,
         recorded=recorded,

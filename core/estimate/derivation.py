@@ -2,7 +2,7 @@
 
 Value, formula and substituted formula all come from the same terms, so that what is shown cannot differ from what is
 computed. LaTeX is limited to what KaTeX knows; words enter it only through the caller's `words`, as \\text{…}.
-A float among the values is a time in seconds and is shown in milliseconds.
+A float among the values is a time in seconds and is shown in milliseconds, unless it is a `Real`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, NamedTuple
 
-from core.model.config import ModelConfig
-
 Unit = Literal["FLOP", "B", "s", ""]
 Words = Callable[[str], str]
 
@@ -22,6 +20,10 @@ _SPECIAL = {character: f"\\{character}" for character in "{}$&#%_"} | {
     "^": "\\textasciicircum{}",
     "~": "\\textasciitilde{}",
 }
+
+
+class Real(float):
+    """A number that need not be whole and is no time: an expectation, FLOP a byte."""
 
 
 class Factor(NamedTuple):
@@ -45,7 +47,10 @@ class Factor(NamedTuple):
         """The factor as a symbol."""
         if not self.symbol:
             return latex_number(self.value)
-        return self._dressed(self.symbol + (f"_{{{latex_text(words(self.subscript))}}}" if self.subscript else ""))
+        if not self.subscript:
+            return self._dressed(self.symbol)
+        label = latex_text(words(self.subscript))
+        return self._dressed(f"{self.symbol}^{{({label})}}" if "_" in self.symbol else f"{self.symbol}_{{{label}}}")
 
     def substituted(self) -> str:
         """The factor as its value."""
@@ -94,16 +99,24 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """symbol = sum of the terms, divided by the product of `over` where there is one; the value is in `unit`."""
+    """symbol = sum of the terms, divided by the product of `over` where there is one; the value is in `unit`.
+
+    `source` is the key of the word that says where the formula comes from: "chapter", "counted", "format" … A quotient
+    that is `floored` is rounded down: how many of a thing fit.
+    """
 
     symbol: str
     terms: tuple[Term, ...]
     unit: Unit = ""
     over: tuple[Factor, ...] = ()
+    source: str = ""
+    floored: bool = False
 
     @property
     def value(self) -> int | float:
         """The figure. ZeroDivisionError where the divisor is zero."""
+        if self.floored:
+            return self._total // self._divisor
         return self._total / self._divisor if self.over else self._total
 
     @property
@@ -125,7 +138,7 @@ class Derivation:
         if self.over:
             numerator = _signed(self.terms, [term.formula(words) for term in self.terms])
             divisor = _alone([factor.formula(words) for factor in self.over])
-            return f"{self.symbol} = \\frac{{{' '.join(numerator)}}}{{{divisor}}}"
+            return f"{self.symbol} = {self._quotient(' '.join(numerator), divisor)}"
         several = len(self.terms) > 1
         names = [latex_text(words(term.name)) if term.name and several else "" for term in self.terms]
         return self._sum(_braced([term.formula(words) for term in self.terms], names))
@@ -138,8 +151,8 @@ class Derivation:
             return _aligned(
                 self.symbol,
                 [
-                    f"\\frac{{{' '.join(numerator)}}}{{{divisor}}}",
-                    f"\\frac{{{latex_number(self._total)}}}{{{latex_number(self._divisor)}}}",
+                    self._quotient(" ".join(numerator), divisor),
+                    self._quotient(latex_number(self._total), latex_number(self._divisor)),
                 ],
                 "= ",
             )
@@ -155,39 +168,18 @@ class Derivation:
     def _divisor(self) -> int | float:
         return prod([factor.amount for factor in self.over])
 
+    def _quotient(self, numerator: str, divisor: str) -> str:
+        quotient = f"\\frac{{{numerator}}}{{{divisor}}}"
+        return f"\\left\\lfloor {quotient} \\right\\rfloor" if self.floored else quotient
+
     def _sum(self, terms: list[str]) -> str:
         return _aligned(self.symbol, _signed(self.terms, terms), "\\quad ")
 
 
-class Shape(NamedTuple):
-    """A model's shape as factors, under the symbols of the formulas."""
-
-    L: Factor
-    d: Factor
-    h: Factor
-    n_kv: Factor
-    d_h: Factor
-    d_ff: Factor
-    V: Factor
-
-
-def shape(config: ModelConfig) -> Shape:
-    """The factors of a model."""
-    return Shape(
-        L=Factor("L", config.n_layers),
-        d=Factor("d", config.d_model),
-        h=Factor("h", config.n_heads),
-        n_kv=Factor("n_{\\mathrm{kv}}", config.n_kv_heads),
-        d_h=Factor("d_h", config.head_dim),
-        d_ff=Factor("d_{\\mathrm{ff}}", config.d_ff),
-        V=Factor("V", config.vocab_size),
-    )
-
-
 def latex_number(value: int | float) -> str:
     """A whole number with separators that take no space of their own: 1{,}082{,}880; seconds as milliseconds."""
-    if isinstance(value, int):
-        return f"{value:,}".replace(",", "{,}")
+    if isinstance(value, int | Real):
+        return (f"{value:,}" if isinstance(value, int) else f"{value:,.4f}").replace(",", "{,}")
     return f"{value * 1000:,.3f}".replace(",", "{,}") + "\\,\\mathrm{ms}"
 
 

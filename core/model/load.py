@@ -11,7 +11,9 @@ from pathlib import Path
 
 import torch
 
-from core.estimate.parameters import n_params
+from core.estimate.dtypes import DTYPES, KvDtypes
+from core.estimate.shape import ModelShape, shape_of
+from core.estimate.weights import parameters
 from core.model.config import ModelConfig
 from core.model.device import DTYPE_NAMES, Device, choose_device, choose_dtype
 from core.model.files.checkpoint import open_checkpoint
@@ -43,6 +45,16 @@ class LanguageModel:
     def dtype_name(self) -> str:
         """ "f32", "bf16" or "f16"."""
         return DTYPE_NAMES[self.transformer.dtype]
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model as the estimates see it."""
+        return shape_of(self.config)
+
+    @property
+    def kv_dtypes(self) -> KvDtypes:
+        """What its cache is kept in."""
+        return KvDtypes(DTYPES[self.dtype_name], DTYPES[self.dtype_name])
 
     def prompt_ids(self, text: str, *, raw: bool = False, history: Sequence[Message] = ()) -> list[int]:
         """The ids a prompt is fed as.
@@ -80,7 +92,8 @@ def load_model(name: str, *, device: str | None = None, dtype: str | None = None
         torch.set_num_threads(n_torch_threads(chosen_dtype))
     with closing(open_checkpoint(find_model(name))) as checkpoint, torch.inference_mode():
         config = replace(checkpoint.config, name=name) if name in (SMOLLM2, TINY) else checkpoint.config
-        needed, free = n_params(config) * chosen_dtype.itemsize, chosen_device.free_memory_bytes()
+        needed = parameters(shape_of(config)).total * chosen_dtype.itemsize
+        free = chosen_device.free_memory_bytes()
         if free is not None and needed > free:
             raise Refusal("engine.model_too_large", name=config.name, needed=needed / 2**30, free=free / 2**30)
         transformer = Transformer(config, checkpoint.tensor, device=chosen_device.torch_device, dtype=chosen_dtype)

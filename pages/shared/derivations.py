@@ -11,9 +11,10 @@ from itertools import accumulate
 
 from core.engine.trace import Phase, StepEvent, Trace
 from core.estimate import flops
-from core.estimate.derivation import TWO, Derivation, Factor, Term, shape
-from core.estimate.kv import B_KV, M_KV, kv_bytes, kv_derivation
-from core.estimate.parameters import n_params
+from core.estimate.derivation import TWO, Derivation, Factor, Term
+from core.estimate.kv import B_KV, M_KV, kv_bytes, kv_derivation, kv_rows
+from core.estimate.symbols import GroupSymbols, group_symbols
+from core.estimate.weights import parameters, weights
 from core.model.kv_cache import BLOCK_TOKENS, KVCache
 from core.model.transformer import Transformer
 from pages.shared.chances import OpenedChance, chance_of, is_chance
@@ -81,16 +82,16 @@ def derivation_of(
 
 
 def _flops_chapter(at: _Place) -> OpenedFigure:
-    event, config = at.event, at.started.model.config
+    event, shape = at.event, at.started.model.shape
     compute, derive = flops.prefill_flops_chapter, flops.prefill_chapter_derivation
     if event.phase is Phase.DECODE:
         compute, derive = flops.decode_flops_chapter, flops.decode_chapter_derivation
     return OpenedFigure(
         name="flops_chapter",
         value=event.flops_chapter,
-        derivation=derive(config, n_params(config), event.n_tokens),
+        derivation=derive(shape, event.n_tokens),
         about=(f"about_flops_chapter_{event.phase}", "about_flops_chapter"),
-        sources=sources(compute, derive, n_params),
+        sources=sources(compute, derive, flops.chapter_params, parameters),
         siblings=(Sibling("flops_exact", event.flops_exact, is_reference=True),),
     )
 
@@ -99,29 +100,29 @@ def _flops_exact(at: _Place) -> OpenedFigure:
     return OpenedFigure(
         name="flops_exact",
         value=at.event.flops_exact,
-        derivation=flops.step_flops_derivation(at.started.model.config, _passes(at)),
+        derivation=flops.step_flops_derivation(at.started.model.shape, _passes(at)),
         about=("about_flops_exact", f"about_flops_exact_{at.event.phase}"),
-        sources=sources(flops.layers_flops_exact, flops.layers_terms, flops.head_flops_exact, flops.head_term),
+        sources=sources(flops.layers_flops, flops.layers_terms, flops.head_flops, weights),
         siblings=(Sibling("flops_chapter", at.event.flops_chapter, is_reference=False),),
     )
 
 
 def _kv_formula(at: _Place) -> OpenedFigure:
-    event, config = at.event, at.started.model.config
+    event, model = at.event, at.started.model
     return OpenedFigure(
         name="kv_formula",
         value=event.kv_bytes_formula,
-        derivation=kv_derivation(config, n_tokens=_kept(at), bytes_per_element=_element_bytes(at)),
+        derivation=kv_derivation(model.shape, n_tokens=_kept(at), dtypes=model.kv_dtypes),
         about=("about_kv_formula", _kept_or_not(at)),
-        sources=sources(kv_bytes, kv_derivation),
+        sources=sources(kv_bytes, kv_rows),
         siblings=(Sibling("kv_tensors", event.kv_bytes, is_reference=True),),
     )
 
 
 def _kv_tensors(at: _Place) -> OpenedFigure:
-    event, model = at.event, shape(at.started.model.config)
+    event, of = at.event, _layers(at)
     positions, element = Factor("n", _kept(at)), Factor(B_KV, _element_bytes(at))
-    elements = Term((model.L, TWO, model.n_kv, positions, model.d_h, element))
+    elements = Term((of["L"], TWO, of["n_kv"], positions, of["d_h"], element))
     return OpenedFigure(
         name="kv_tensors",
         value=event.kv_bytes,
@@ -133,9 +134,9 @@ def _kv_tensors(at: _Place) -> OpenedFigure:
 
 
 def _kv_reserved(at: _Place) -> OpenedFigure:
-    event, model = at.event, shape(at.started.model.config)
+    event, of = at.event, _layers(at)
     blocks, block = Factor("\\lceil n / \\beta \\rceil", -(-_kept(at) // BLOCK_TOKENS)), Factor("\\beta", BLOCK_TOKENS)
-    elements = Term((model.L, TWO, model.n_kv, blocks, block, model.d_h, Factor(B_KV, _element_bytes(at))))
+    elements = Term((of["L"], TWO, of["n_kv"], blocks, block, of["d_h"], Factor(B_KV, _element_bytes(at))))
     return OpenedFigure(
         name="kv_reserved",
         value=event.kv_reserved_bytes,
@@ -227,6 +228,11 @@ def _passes(at: _Place) -> list[tuple[int, int]]:
     size = at.started.config.prefill_chunk or event.new_positions
     sizes = [min(size, event.new_positions - begin) for begin in range(0, event.new_positions, size)]
     return list(zip(sizes, accumulate(sizes, initial=event.reused_positions), strict=False))
+
+
+def _layers(at: _Place) -> GroupSymbols:
+    """The shape as factors: the layers of a model that runs here are all alike."""
+    return group_symbols(at.started.model.shape)[0]
 
 
 def _kept(at: _Place) -> int:

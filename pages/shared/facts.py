@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.estimate.parameters import n_params
+from core.estimate.weights import parameters
 from core.model.load import LanguageModel
 from core.model.products import available_cores
 from pages.shared.html import Html, fill, join
@@ -26,7 +26,7 @@ def model_table(models: list[LanguageModel]) -> Html:
     rows: dict[str, list[object]] = {
         "fact_model": [model.name for model in models],
         "fact_architecture": [model.config.architecture for model in models],
-        "fact_params": [count(n_params(model.config)) for model in models],
+        "fact_params": [count(parameters(model.shape).total) for model in models],
         "fact_weights": [scaled_bytes(model.transformer.product_bytes, units()) for model in models],
         "fact_shape": [_shape(model) for model in models],
         "fact_context": [count(model.config.context_limit) for model in models],

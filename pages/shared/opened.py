@@ -73,7 +73,7 @@ def _show(opened: OpenedFigure | OpenedChance) -> None:
         with in_values:
             _label(word("substituted"))
             st.latex(opened.derivation.substituted())
-        st.html(_block(_legend(opened)))
+        st.html(_block(join([_legend(opened), _source(opened)])))
     st.html(_block(_result(opened)))
     with st.expander(word("code")):
         for source in opened.sources:
@@ -102,6 +102,12 @@ def _legend(opened: OpenedFigure | OpenedChance) -> Html:
     keys = _SYMBOL_KEYS | ({"n": "n_kept"} if "about_not_kept" in opened.about else {})
     named = (factor for factor in opened.derivation.factors if isinstance(factor, Named) or type(factor.value) is int)
     return fill("<dl>{rows}</dl>", rows=join({_legend_row(factor, keys): None for factor in named}))
+
+
+def _source(opened: OpenedFigure | OpenedChance) -> Html:
+    """Where the formula comes from, where that is a matter of convention."""
+    source = opened.derivation.source if isinstance(opened, OpenedFigure) else ""
+    return fill('<p class="tbt-opened-source">{text}</p>', text=word(f"source_{source}")) if source else Html("")
 
 
 def _legend_row(factor: Factor | Named, keys: Mapping[str, str]) -> Html:

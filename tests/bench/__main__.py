@@ -1,4 +1,4 @@
-"""`make bench`: ours against transformers on the same weights, dtype and threads, in one run; then pages and stage.
+"""`make bench`: ours against transformers on the same weights and threads, in one run; estimates, pages and stage.
 
 Machines differ and change from minute to minute, so every figure is a median of alternating rounds, and what counts is
 the ratio inside this run. The read bandwidth is what a plain sum over 256 MiB reaches between the rounds.
@@ -12,18 +12,19 @@ import torch
 
 from core.model.products import available_cores
 from tests.bench.bandwidth import ReadBandwidth
+from tests.bench.estimate import report_estimates
 from tests.bench.page import report_pages
 from tests.bench.recording import recording_share
 from tests.bench.speed import Speed, measure
 from tests.bench.stage import report_stage
 
 DTYPES = ("f32", "bf16", "f16")
-PARTS = ("engine", "pages", "stage")
+PARTS = ("engine", "estimate", "pages", "stage")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("--parts", default=",".join(PARTS), help="which of engine, pages, stage, with commas (all)")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"which of {', '.join(PARTS)}, with commas (all)")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="which to measure (all three)")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds a dtype (5)")
     parser.add_argument("--new", type=int, default=48, help="tokens to decode a round (48)")
@@ -31,6 +32,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if "engine" in arguments.parts.split(","):
         report_engine(arguments)
+    if "estimate" in arguments.parts.split(","):
+        report_estimates()
     if "pages" in arguments.parts.split(","):
         report_pages()
     if "stage" in arguments.parts.split(","):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,15 @@ from streamlit.testing.v1 import AppTest
 from core.engine.run import Run
 from core.engine.steps import generate
 from core.engine.trace import Phase, StepEvent, Trace
+from core.estimate.accelerators import accelerator_named
+from core.estimate.catalogue import models
+from core.estimate.catalogue import shape as shape_named
+from core.estimate.derivation import Derivation
+from core.estimate.derivations import derivations
+from core.estimate.dtypes import kv_dtypes
+from core.estimate.estimate import Request, estimate
+from core.estimate.flops import attended_pairs_derivation
+from core.estimate.shape import FeedForward
 from core.model.load import LanguageModel
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared import source_code
@@ -110,6 +120,19 @@ def test_every_word_is_there_and_formulas_hold_none_outside_text(run: Run, langu
             assert (language == "en") or not re.search(r"\\text\{[a-z]", formula)
 
 
+def of_estimates() -> Iterator[Derivation]:
+    """What the estimator can open: every model of the catalogue, and one with layers that have no attention."""
+    shapes = [shape_named(slug) for slug in models()]
+    (layers,) = shape_named("qwen3-8b").groups
+    other = replace(layers, attention=None, feed_forward=FeedForward(d_ff=1000))
+    shapes.append(replace(shape_named("qwen3-8b"), groups=(layers, other)))
+    requests = Request(), Request(context=9000, kv_dtypes=kv_dtypes("q8_0:f16"), accelerator=accelerator_named("h20"))
+    for shape in shapes:
+        for request in requests:
+            yield from derivations(estimate(shape, request)).values()
+    yield attended_pairs_derivation(9, 9, 4)
+
+
 def test_no_word_is_left_over(runs: dict[str, Run]) -> None:
     """Each key of the catalogue is asked for somewhere: by a figure, or by name in the dialog."""
     asked: set[str] = set()
@@ -126,6 +149,9 @@ def test_no_word_is_left_over(runs: dict[str, Run]) -> None:
                 shown.derivation.formula(words)
                 asked |= {*shown.about, f"figure_{figure}", *(f"figure_{other.name}" for other in shown.siblings)}
     asked |= {f"figure_{name}" for name in (MODEL, DRAWN)}
+    for derivation in of_estimates():
+        derivation.formula(words)
+        asked.add(f"source_{derivation.source}")
     code = "".join((ROOT / f"pages/shared/{name}.py").read_text(encoding="utf-8") for name in ("opened", "chances"))
     ours = {key.removeprefix("derivations.") for key in catalogue("en") if key.startswith("derivations.")}
     left = {key for key in ours - asked if not re.search(f"[\"']{key}[\"']", code) and not key.startswith("symbol_")}

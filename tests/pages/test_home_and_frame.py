@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.estimate.parameters import n_params
+from core.estimate.weights import parameters
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared.resources import shelf
 from tests.pages.screen import html, text
@@ -21,7 +21,7 @@ def test_home_says_what_runs_here(open_page: OpenPage, language: str) -> None:
     shown = text(session)
     assert sentence("pages.question_home", language) in shown
     for model in shelf().loaded:
-        assert model.name in shown and f"{n_params(model.config):,}" in shown
+        assert model.name in shown and f"{parameters(model.shape).total:,}" in shown
     assert session.query_params["lang"] in (language, [language])
     assert f"documentElement.lang = '{'zh-CN' if language == 'zh' else 'en'}'" in html(session)
 

@@ -15,11 +15,10 @@ import pytest
 
 from core.estimate.flops import (
     decode_flops_chapter,
-    head_flops_exact,
-    layers_flops_exact,
+    head_flops,
+    layers_flops,
     prefill_flops_chapter,
 )
-from core.estimate.parameters import n_params
 from core.model.load import LanguageModel, load_model
 from tests.checkpoints import random_model, save_huggingface
 
@@ -89,7 +88,6 @@ def cached(folder: Path) -> dict[str, Any]:
 
 def test_the_record_of_a_run(cached: dict[str, Any], folder: Path) -> None:
     model = load_model(str(folder), device="cpu", dtype="f32")
-    config, total = model.config, n_params(model.config)
     assert (cached["model"], cached["device"], cached["dtype"]) == ("small", "cpu", "f32")
     assert model.tokenizer.decode(cached["prompt_ids"]) == "[the cat]"
     assert cached["stopped"] == "length" or cached["stopped"] == "end token 1"
@@ -103,9 +101,9 @@ def test_the_record_of_a_run(cached: dict[str, Any], folder: Path) -> None:
     for step in steps:
         n, new = step["n_tokens"], step["new_positions"]
         assert step["kv_bytes"] == step["kv_bytes_formula"] == 2 * 1 * 2 * 2 * n * 8 * 4
-        assert step["flops_exact"] == layers_flops_exact(config, new, n - new) + head_flops_exact(config)
+        assert step["flops_exact"] == layers_flops(model.shape, new, n - new) + head_flops(model.shape)
         chapter = prefill_flops_chapter if step["phase"] == "prefill" else decode_flops_chapter
-        assert step["flops_chapter"] == chapter(config, total, n)
+        assert step["flops_chapter"] == chapter(model.shape, n)
     assert cached["ttft_s"] >= steps[0]["seconds"]
     assert cached["tpot_s"] == pytest.approx(sum(step["seconds"] for step in steps[1:]) / 4)
 

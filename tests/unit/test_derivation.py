@@ -8,24 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.estimate.derivation import Derivation, Factor, Term, latex_number, latex_text, shape
+from core.estimate.derivation import Derivation, Factor, Term, latex_number, latex_text
+from core.estimate.dtypes import DTYPES, KvDtypes
 from core.estimate.flops import (
     attended_pairs,
     attended_pairs_derivation,
     decode_chapter_derivation,
     decode_flops_chapter,
-    head_flops_exact,
-    layers_flops_exact,
+    head_flops,
+    layers_flops,
     prefill_chapter_derivation,
     prefill_flops_chapter,
     step_flops_derivation,
 )
 from core.estimate.kv import kv_bytes, kv_derivation
-from core.estimate.parameters import n_params
+from core.estimate.shape import shape_of
+from core.estimate.symbols import group_symbols
+from core.estimate.weights import parameters
 from core.model.config import ModelConfig
 from core.model.parameters import layer_shapes
 
-CHAPTER = ModelConfig(
+CHAPTER_CONFIG = ModelConfig(
     name="chapter-8b",
     architecture="llama",
     n_layers=36,
@@ -37,6 +40,7 @@ CHAPTER = ModelConfig(
     vocab_size=32_000,
     context_limit=32_768,
 )
+CHAPTER = shape_of(CHAPTER_CONFIG)
 BRACE = re.compile(r"\\underbrace\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}_\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 
 
@@ -83,11 +87,12 @@ positions = st.integers(0, 40_000)
 new_positions = st.integers(1, 40_000)
 
 
-@given(config=configs(), n=positions, element=st.sampled_from([1, 2, 4]), batch=st.integers(1, 64))
-def test_kv_memory_is_what_its_formula_says(config: ModelConfig, n: int, element: int, batch: int) -> None:
-    derivation = kv_derivation(config, n_tokens=n, bytes_per_element=element, batch=batch)
-    one_layer = [batch * n * config.n_kv_heads * config.head_dim * element] * 2  # keys, values
-    value = kv_bytes(config, n_tokens=n, bytes_per_element=element, batch=batch)
+@given(config=configs(), n=positions, dtype=st.sampled_from(["int8", "bf16", "f32"]), batch=st.integers(1, 64))
+def test_kv_memory_is_what_its_formula_says(config: ModelConfig, n: int, dtype: str, batch: int) -> None:
+    shape, dtypes = shape_of(config), KvDtypes(DTYPES[dtype], DTYPES[dtype])
+    derivation = kv_derivation(shape, n_tokens=n, dtypes=dtypes, batch=batch)
+    one_layer = [batch * n * config.n_kv_heads * config.head_dim * DTYPES[dtype].block_bytes] * 2  # keys, values
+    value = kv_bytes(shape, n_tokens=n, dtypes=dtypes, batch=batch)
     assert value == derivation.value == sum(one_layer) * config.n_layers == evaluated(derivation.substituted())
 
 
@@ -98,27 +103,29 @@ def test_the_exact_count_is_that_of_the_matrices(config: ModelConfig, n_new: int
     pairs = n_new * (n_past + n_new) * config.n_heads
     layers = config.n_layers * 2 * (n_new * matrices + 2 * pairs * config.head_dim)
     head = 2 * config.vocab_size * config.d_model
-    derivation = step_flops_derivation(config, [(n_new, n_past)])
-    assert layers_flops_exact(config, n_new, n_past) == layers
-    assert head_flops_exact(config) == head and head_flops_exact(config, 7) == 7 * head
+    model = shape_of(config)
+    derivation = step_flops_derivation(model, [(n_new, n_past)])
+    assert layers_flops(model, n_new, n_past) == layers
+    assert head_flops(model) == head and head_flops(model, 7) == 7 * head
     assert derivation.value == layers + head == evaluated(derivation.substituted())
 
 
 def test_passes_add_up_and_the_head_comes_once() -> None:
     whole = step_flops_derivation(CHAPTER, [(5, 0), (5, 5), (2, 10)])
     assert len(whole.terms) == 3 * 4 + 1
-    parts = [layers_flops_exact(CHAPTER, *part) for part in ((5, 0), (5, 5), (2, 10))]
-    assert whole.value == sum(parts) + head_flops_exact(CHAPTER) == evaluated(whole.substituted())
+    parts = [layers_flops(CHAPTER, *part) for part in ((5, 0), (5, 5), (2, 10))]
+    assert whole.value == sum(parts) + head_flops(CHAPTER) == evaluated(whole.substituted())
 
 
 @given(config=configs(), n=new_positions)
 def test_the_chapters_two_formulas(config: ModelConfig, n: int) -> None:
-    total = n_params(config)
-    decode = decode_chapter_derivation(config, total, n)
-    prefill = prefill_chapter_derivation(config, total, n)
+    shape = shape_of(config)
+    total = parameters(shape).total
+    decode = decode_chapter_derivation(shape, n)
+    prefill = prefill_chapter_derivation(shape, n)
     attention = 4 * config.n_layers * config.d_model * n
-    assert decode_flops_chapter(config, total, n) == 2 * total + attention == evaluated(decode.substituted())
-    assert prefill_flops_chapter(config, total, n) == n * (2 * total + attention) == evaluated(prefill.substituted())
+    assert decode_flops_chapter(shape, n) == 2 * total + attention == evaluated(decode.substituted())
+    assert prefill_flops_chapter(shape, n) == n * (2 * total + attention) == evaluated(prefill.substituted())
 
 
 @given(n_new=st.integers(1, 300), n_past=st.integers(0, 300))
@@ -130,16 +137,16 @@ def test_pairs_under_the_mask(n_new: int, n_past: int) -> None:
 
 def test_the_chapters_cache_token_by_token() -> None:
     """The text says 400-odd KB; the formula it stands beside says 576 KiB."""
-    one = kv_derivation(CHAPTER, n_tokens=1, bytes_per_element=2)
+    one = kv_derivation(CHAPTER, n_tokens=1)
     assert one.value == 589_824
     assert one.formula(key) == ("M_{\\mathrm{KV}} = 2\\, B\\, L\\, n_{\\mathrm{kv}}\\, n\\, d_h\\, b_{\\mathrm{kv}}")
     assert one.substituted() == ("M_{\\mathrm{KV}} = 2 \\cdot 1 \\cdot 36 \\cdot 32 \\cdot 1 \\cdot 128 \\cdot 2")
-    assert "20{,}000" in kv_derivation(CHAPTER, n_tokens=20_000, bytes_per_element=2).substituted()
+    assert "20{,}000" in kv_derivation(CHAPTER, n_tokens=20_000).substituted()
 
 
 def test_a_sum_has_one_term_a_line_with_its_name_and_its_value() -> None:
-    total = n_params(CHAPTER)
-    derivation = prefill_chapter_derivation(CHAPTER, total, 1024)
+    total = parameters(CHAPTER).total
+    derivation = prefill_chapter_derivation(CHAPTER, 1024)
     formula, values = derivation.formula(key), derivation.substituted()
     assert formula == (
         "\\begin{aligned} C_{\\mathrm{prefill}} &= \\underbrace{2\\, n\\, P}_{\\text{parameters}} \\\\[3pt] "
@@ -194,6 +201,6 @@ def test_numbers_and_words_in_latex() -> None:
 
 
 def test_named_factors_once_each() -> None:
-    names = [factor.symbol for factor in decode_chapter_derivation(CHAPTER, 8, 3).factors]
+    names = [factor.symbol for factor in decode_chapter_derivation(CHAPTER, 3).factors]
     assert names == ["P", "L", "n", "d"]
-    assert shape(CHAPTER).n_kv.value == 32
+    assert group_symbols(CHAPTER)[0]["n_kv"].value == 32

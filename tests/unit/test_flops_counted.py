@@ -16,15 +16,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core.engine.run import Run, RunConfig
 from core.engine.steps import decode_one_token, prefill, recompute_one_token
+from core.estimate.catalogue import shape as shape_named
+from core.estimate.dtypes import DTYPES, WeightDtypes
 from core.estimate.flops import (
     attended_pairs,
+    decode_flops,
     decode_flops_chapter,
-    head_flops_exact,
-    layers_flops_exact,
+    head_flops,
+    layers_flops,
     prefill_flops_chapter,
 )
 from core.estimate.kv import kv_bytes
-from core.estimate.parameters import n_active_params, n_params
+from core.estimate.shape import shape_of
+from core.estimate.weights import parameters, weight_bytes_read
 from core.model.config import ModelConfig
 from core.model.files.checkpoint import open_checkpoint
 from core.model.load import TINY_FOLDER, LanguageModel
@@ -89,8 +93,9 @@ def test_prefill_and_decode_equal_the_counter(architecture: str, shape: str, tie
     ids = random_ids(30)
     flops, head = counted(model, ids[:17], ids[17:18], ids[18:19], ids[19:30])
     sizes, pasts = (17, 1, 1, 11), (0, 17, 18, 19)
-    assert flops == [layers_flops_exact(model.config, new, past) for new, past in zip(sizes, pasts, strict=True)]
-    assert head == head_flops_exact(model.config) == 2 * 288 * 32
+    shape = shape_of(model.config)
+    assert flops == [layers_flops(shape, new, past) for new, past in zip(sizes, pasts, strict=True)]
+    assert head == head_flops(shape) == 2 * 288 * 32
     assert min(flops) > 0
 
 
@@ -98,7 +103,7 @@ def test_several_rows_through_the_head() -> None:
     model = plain_model("llama")
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model.logits(torch.zeros(1, 5, 32))
-    assert counter.get_total_flops() == head_flops_exact(model.config, 5)
+    assert counter.get_total_flops() == head_flops(shape_of(model.config), 5)
 
 
 def test_what_the_record_says_equals_the_counter(tiny_f32: LanguageModel) -> None:
@@ -122,7 +127,7 @@ def test_what_the_record_says_equals_the_counter(tiny_f32: LanguageModel) -> Non
         assert event.flops_exact == counter.get_total_flops()
 
 
-CHAPTER = ModelConfig(
+CHAPTER_CONFIG = ModelConfig(
     name="chapter-8b",
     architecture="llama",
     n_layers=36,
@@ -134,62 +139,57 @@ CHAPTER = ModelConfig(
     vocab_size=32_000,
     context_limit=32_768,
 )
+CHAPTER = shape_of(CHAPTER_CONFIG)
 
 
 def test_the_chapters_formulas_with_its_own_numbers() -> None:
-    total = n_params(CHAPTER)
+    total = parameters(CHAPTER).total
     assert total == 36 * (4 * 4096**2 + 3 * 4096 * 12_288 + 2 * 4096) + 4096 + 2 * 32_000 * 4096
     assert round(total / 1e9, 2) == 8.11
-    assert decode_flops_chapter(CHAPTER, total, 1024) == 2 * total + 4 * 36 * 1024 * 4096
-    assert prefill_flops_chapter(CHAPTER, total, 1024) == 2 * 1024 * total + 4 * 36 * 1024**2 * 4096
+    assert decode_flops_chapter(CHAPTER, 1024) == 2 * total + 4 * 36 * 1024 * 4096
+    assert prefill_flops_chapter(CHAPTER, 1024) == 2 * 1024 * total + 4 * 36 * 1024**2 * 4096
     # "四百多 KB" a token by its text; by its formula 576 KiB.
-    assert kv_bytes(CHAPTER, n_tokens=1, bytes_per_element=2) == 589_824
-    assert kv_bytes(CHAPTER, n_tokens=100, bytes_per_element=2, batch=3) == 300 * 589_824
+    assert kv_bytes(CHAPTER, n_tokens=1) == 589_824
+    assert kv_bytes(CHAPTER, n_tokens=100, batch=3) == 300 * 589_824
 
 
 def test_the_chapters_d_is_the_hidden_width() -> None:
     """Also where the queries together are wider (Qwen3-32B: 8192 against 5120); the exact count takes what there is."""
-    wide = replace(CHAPTER, d_model=5120, n_heads=64, n_kv_heads=8)
-    assert decode_flops_chapter(wide, 10**9, 7) == 2 * 10**9 + 4 * 36 * 7 * 5120
-    assert prefill_flops_chapter(wide, 10**9, 7) == 2 * 7 * 10**9 + 4 * 36 * 7**2 * 5120
-    one_more = layers_flops_exact(wide, 1, 7) - layers_flops_exact(wide, 1, 6)
-    assert one_more == 4 * 36 * 8192
+    wide = shape_of(replace(CHAPTER_CONFIG, d_model=5120, n_heads=64, n_kv_heads=8))
+    total = parameters(wide).total
+    assert decode_flops_chapter(wide, 7) == 2 * total + 4 * 36 * 7 * 5120
+    assert prefill_flops_chapter(wide, 7) == 2 * 7 * total + 4 * 36 * 7**2 * 5120
+    assert decode_flops(wide, 8) - decode_flops(wide, 7) == 4 * 36 * 8192
 
 
 def test_qwen3_8b_as_the_design_counts_it() -> None:
     """15.74 GFLOP exact against the chapter's 16.99 (+7.9%) for the 1025th token."""
-    config = ModelConfig(
-        name="qwen3-8b",
-        architecture="qwen3",
-        n_layers=36,
-        d_model=4096,
-        n_heads=32,
-        n_kv_heads=8,
-        head_dim=128,
-        d_ff=12_288,
-        vocab_size=151_936,
-        context_limit=40_960,
-        qk_norm=True,
-    )
-    exact = layers_flops_exact(config, 1, 1024) + head_flops_exact(config)
-    chapter = decode_flops_chapter(config, n_params(config), 1025)
-    assert n_params(config) == 8_190_735_360
+    shape = shape_named("qwen3-8b")
+    exact, chapter = decode_flops(shape, 1025), decode_flops_chapter(shape, 1025)
     assert (round(exact / 1e9, 2), round(chapter / 1e9, 2)) == (15.74, 16.99)
     assert round(100 * (chapter / exact - 1), 1) == 7.9
 
 
 def test_smollm2_is_what_it_is_known_to_be(smollm2_f32: LanguageModel) -> None:
-    config = smollm2_f32.config
-    assert n_params(config) == n_active_params(config) == 134_515_008
-    assert decode_flops_chapter(config, n_params(config), 100) == 2 * 134_515_008 + 4 * 30 * 100 * 576
+    shape = smollm2_f32.shape
+    assert parameters(shape).total == parameters(shape).active == 134_515_008
+    assert decode_flops_chapter(shape, 100) == 2 * 134_515_008 + 4 * 30 * 100 * 576
     # All that multiplies is the layers' matrices, and the table as head: the 61 norms do not, the look-up does not.
     multiplying = 134_515_008 - 61 * 576
-    assert layers_flops_exact(config, 1, 99) + head_flops_exact(config) == 2 * multiplying + 4 * 30 * 100 * 576
+    assert decode_flops(shape, 100) == 2 * multiplying + 4 * 30 * 100 * 576
     assert smollm2_f32.transformer.product_bytes == 4 * multiplying
+    assert weight_bytes_read(shape, WeightDtypes(DTYPES["f32"]), 1) == smollm2_f32.transformer.product_bytes
+
+
+def test_the_live_model_is_the_one_in_the_catalogue(smollm2_f32: LanguageModel) -> None:
+    catalogued = shape_named("smollm2")
+    assert smollm2_f32.shape.groups == catalogued.groups
+    assert smollm2_f32.shape.tied_head and catalogued.tied_head
+    assert parameters(smollm2_f32.shape) == parameters(catalogued)
 
 
 def test_active_parameters_leave_an_untied_table_out() -> None:
-    assert n_active_params(CHAPTER) == n_params(CHAPTER) - 32_000 * 4096
+    assert parameters(CHAPTER).active == parameters(CHAPTER).total - 32_000 * 4096
 
 
 @pytest.mark.parametrize("n_new", [1, 2, 9])
@@ -203,4 +203,4 @@ def test_parameters_are_those_of_transformers() -> None:
         for tied in (True, False):
             model = plain_model(architecture, tie_word_embeddings=tied)
             peer = random_model(architecture, tie_word_embeddings=tied)
-            assert n_params(model.config) == sum(p.numel() for p in peer.parameters())
+            assert parameters(shape_of(model.config)).total == sum(p.numel() for p in peer.parameters())

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.model.config import ModelConfig
 from core.model.files.fields import MOST_LAYERS, MOST_POSITIONS, MOST_TOKENS, MOST_WIDTH, Fields, shown
+from core.model.files.huggingface_fields import class_names, head_dim, unnested
 from core.model.files.rope_huggingface import rope_from_huggingface
 from core.refusal import Refusal
 
@@ -57,7 +58,10 @@ def config_from_huggingface(values: Mapping[str, Any], *, name: str, file: str =
         Refusal: another architecture, a missing or absurd setting, or an option that we do not compute.
     """
     architecture = _architecture(Fields(values, file))
-    fields = Fields(_unnested(values, file), file)
+    merged, differing = unnested(values, file)
+    for setting in sorted(differing):
+        raise Refusal("model.field_contradicts", field=f"text_config.{shown(setting)}", file=file)
+    fields = Fields(merged, file)
     for option, off in _OFF.items():
         if option in fields and fields.get(option) not in off:
             fields.refuse(option)
@@ -76,7 +80,7 @@ def config_from_huggingface(values: Mapping[str, Any], *, name: str, file: str =
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=fields.whole("num_key_value_heads", at_most=MOST_WIDTH, default=n_heads),
-        head_dim=_head_dim(fields, d_model, n_heads),
+        head_dim=head_dim(fields, d_model, n_heads),
         d_ff=fields.whole("intermediate_size", at_most=MOST_WIDTH),
         vocab_size=fields.whole("vocab_size", at_most=MOST_TOKENS),
         context_limit=context_limit,
@@ -88,25 +92,13 @@ def config_from_huggingface(values: Mapping[str, Any], *, name: str, file: str =
     )
 
 
-def _unnested(values: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The settings with those of a `text_config` raised to the top, where the two do not contradict each other."""
-    inner = values.get("text_config") or {}
-    if not isinstance(inner, dict):
-        raise Refusal("model.option_unsupported", field="text_config", value=shown(inner), file=file)
-    merged = dict(values)
-    for name, value in inner.items():
-        if merged.get(name) is not None and merged[name] != value:
-            raise Refusal("model.field_contradicts", field=f"text_config.{shown(name)}", file=file)
-        merged[name] = value
-    return merged
-
-
 def _architecture(fields: Fields) -> str:
     """`model_type`, held against `architectures`; either may be absent, not both."""
     stated = fields.text("model_type")
-    classes = fields.get("architectures") or []
-    if not isinstance(classes, list) or not all(isinstance(entry, str) for entry in classes):
-        raise Refusal("model.architecture_unknown", architecture=shown(classes), file=fields.file)
+    classes = class_names(fields)
+    if classes is None:
+        value = shown(fields.get("architectures"))
+        raise Refusal("model.architecture_unknown", architecture=value, file=fields.file)
     if stated is not None and stated not in ARCHITECTURES:
         raise Refusal("model.architecture_unknown", architecture=shown(stated), file=fields.file)
     if stated is None and not classes:
@@ -115,13 +107,6 @@ def _architecture(fields: Fields) -> str:
         if stated in (None, model_type) and (not classes or network in classes):
             return model_type
     raise Refusal("model.architecture_unknown", architecture=shown(", ".join(classes)), file=fields.file)
-
-
-def _head_dim(fields: Fields, d_model: int, n_heads: int) -> int:
-    """The stated head_dim; where there is none, d_model / n_heads, if that is whole."""
-    if "head_dim" not in fields and d_model % n_heads:
-        raise Refusal("model.head_dim_not_whole", d_model=d_model, n_heads=n_heads)
-    return fields.whole("head_dim", at_most=MOST_WIDTH, default=max(1, d_model // n_heads))
 
 
 def _refuse_sliding_windows(fields: Fields, architecture: str, n_layers: int) -> None:
