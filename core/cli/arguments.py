@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NoReturn
 
-# Far above anything that is built, and low enough that every figure stays a number that JSON readers can hold.
-MOST_BATCH, MOST_CONTEXT, MOST_RANKS = 2**20, 2**27, 2**16
+from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, MOST_RANKS
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -53,7 +52,7 @@ def add_estimate(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     estimate.add_argument("--accelerator", help="such as h100-sxm: time floors, and whether it fits")
     estimate.add_argument("--tp", type=whole_number(1, MOST_RANKS), default=1, help="tensor-parallel ranks (1)")
     estimate.add_argument(
-        "--memory-fraction", type=number(0.01, 1), default=0.9, help="of its memory that may be filled (0.9)"
+        "--memory-fraction", type=number(LEAST_FRACTION, 1), default=0.9, help="of its memory that may be filled (0.9)"
     )
     estimate.add_argument("--json", action="store_true", help="print the figures as JSON")
 

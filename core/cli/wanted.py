@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from core.estimate import catalogue
-from core.estimate.huggingface import from_hf
+from core.estimate.configs.huggingface import from_hf
 from core.estimate.shape import ModelShape
 from core.model.files.json_file import parse_json_object
 from core.refusal import Refusal

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.estimate.huggingface import from_hf
+from core.estimate.configs.huggingface import from_hf
 from core.estimate.shape import ModelShape
 from core.refusal import Refusal
 

@@ -1,6 +1,6 @@
 """The least time a pass can take on a card: all its FLOP at the dense peak, or all its bytes at full bandwidth.
 
-A floor, not a forecast: published batch-1 decoding runs 1.15 to 2.6 times above it on one card.
+A floor, not a forecast: published batch-1 decoding on one card takes 1.15 to 5 times as long.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the estimates know of a model: its shape, layers grouped by kind. Wider than what runs here: any decoder.
 
-`ModelShape` is made by `core.estimate.huggingface.from_hf`, by the catalogue, or from a model that runs here
+`ModelShape` is made by `core.estimate.configs.huggingface.from_hf`, by the catalogue, or from a model that runs here
 (`shape_of`). Every number is a whole number of things (layers, heads, numbers a row), never of bytes.
 """
 

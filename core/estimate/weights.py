@@ -78,7 +78,7 @@ def weights(shape: ModelShape) -> tuple[Weight, ...]:
         layer = [*_attention(symbols, d), *_feed_forward(symbols, d), *_norms(symbols, d)]
         listed.extend(weight._replace(group=position) for weight in layer)
     if shape.final_norm_width:
-        listed.append(Weight("final_norm", "norms", _widths(shape.final_norm_width, d), shape.d_model, False, "norms"))
+        listed.append(_norm("final_norm", (), shape.final_norm_width, d))
     if not shape.tied_head:
         listed.append(Weight("head", "head", (V, d), shape.d_model, True, "head"))
     if shape.has_head_bias:
@@ -172,13 +172,16 @@ def _mlp(
 def _norms(symbols: GroupSymbols, d: Factor) -> Iterator[Weight]:
     width = symbols.group.norm_width
     if width:
-        yield Weight("norms", "norms", (symbols["L"], *_widths(width, d)), int(d.value), False, "norms")
+        yield _norm("norms", (symbols["L"],), width, d)
 
 
-def _widths(width: int, d: Factor) -> tuple[Factor, ...]:
-    """A norm's numbers as a multiple of d where they are one."""
+def _norm(name: str, layers: tuple[Factor, ...], width: int, d: Factor) -> Weight:
+    """A norm's numbers, as rows of d where they are a multiple of it."""
     times, rest = divmod(width, int(d.value))
-    return (Factor("", width),) if rest else (d,) if times == 1 else (Factor("", times), d)
+    if rest:
+        return Weight(name, "norms", (*layers, Factor("", width)), width, False, "norms")
+    several = (Factor("", times),) if times > 1 else ()
+    return Weight(name, "norms", (*layers, *several, d), int(d.value), False, "norms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ def _of_the_cache(shape: ModelShape, n_tokens: int, batch: int, dtypes: KvDtypes
         yield wrong("query_heads", cache(_changed(shape, _query_heads)))
         yield wrong("one_of_keys_and_values", right / 2)
     yield wrong("width_over_heads", cache(_changed(shape, lambda kind: _width_over_heads(kind, d))))
-    yield wrong("hidden_width", cache(_changed(shape, lambda kind: Attention(n_heads=1, n_kv_heads=1, head_dim=d))))
+    yield wrong("hidden_width", cache(_changed(shape, lambda kind: _hidden_width(kind, d))))
     yield wrong("window_forgotten", cache(_changed(shape, _without_window)))
     yield wrong("layers_forgotten", right / max(1, n_caching))
     yield wrong("batch_forgotten", right / batch)
@@ -144,6 +144,11 @@ def _width_over_heads(kind: Attention | LatentAttention, d_model: int) -> Attent
     if isinstance(kind, LatentAttention):
         return Attention(n_heads=kind.n_heads, n_kv_heads=kind.n_heads, head_dim=width)
     return replace(kind, head_dim=width, value_dim=width)
+
+
+def _hidden_width(kind: Attention | LatentAttention, d_model: int) -> Attention:
+    """Keys and values taken to be as wide as the hidden state."""
+    return Attention(n_heads=1, n_kv_heads=1, head_dim=d_model, window=kind.window)
 
 
 def _with_one_expert(shape: ModelShape) -> ModelShape:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from core.estimate.dtypes import DTYPES, KvDtypes, WeightDtypes
 from core.estimate.shape import Attention, Experts, FeedForward, LatentAttention, LayerGroup, ModelShape
 
-fast = settings(max_examples=60, deadline=None)
+# The same examples in every run; machines may be slow.
+fast = settings(max_examples=60, deadline=None, derandomize=True)
 
 small = st.integers(1, 40)
 lengths = st.integers(1, 200)

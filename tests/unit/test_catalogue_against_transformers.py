@@ -1,4 +1,4 @@
-"""Every model of the catalogue at its real size, as transformers builds it on the meta device: parameters to the unit."""
+"""Every model of the catalogue at its real size, as transformers builds it on the meta device, to the unit."""
 
 from __future__ import annotations
 

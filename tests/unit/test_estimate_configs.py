@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.estimate.families import FAMILIES
-from core.estimate.huggingface import from_hf
+from core.estimate.configs.families import FAMILIES
+from core.estimate.configs.huggingface import from_hf
 from core.estimate.kv import kv_bytes_per_token
 from core.estimate.shape import Attention, Experts, FeedForward, LatentAttention, ModelShape
 from core.estimate.weights import parameters
@@ -457,6 +457,6 @@ def test_what_changes_no_number_is_ignored() -> None:
 
 
 def test_reading_a_config_loads_neither_torch_nor_numpy() -> None:
-    code = "import core.estimate.huggingface, sys; print({'torch', 'numpy', 'transformers'} & set(sys.modules))"
+    code = "import core.estimate.configs.huggingface, sys; print({'torch', 'numpy', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

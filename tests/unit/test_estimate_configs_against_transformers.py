@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from core.estimate.families import FAMILIES
-from core.estimate.huggingface import from_hf
+from core.estimate.configs.families import FAMILIES
+from core.estimate.configs.huggingface import from_hf
 from core.estimate.shape import LatentAttention, ModelShape
 from core.estimate.weights import parameters
 

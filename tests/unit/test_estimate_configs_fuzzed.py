@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.estimate.families import FAMILIES, SAME_AS
-from core.estimate.huggingface import from_hf
+from core.estimate.configs.families import FAMILIES, SAME_AS
+from core.estimate.configs.huggingface import from_hf
 from core.estimate.shape import ModelShape
 from core.refusal import Refusal
 

@@ -135,6 +135,14 @@ def test_what_fits_agrees_with_the_most_that_fits(
     assert found.fits == (found.max_batch is None or found.max_batch >= batch)
 
 
+def test_full_windows_grow_no_more() -> None:
+    """The last byte that a window needs decides between so many positions and any number."""
+    model = cache_only(1, 1, 1, 5)
+    full = cache(model, 5)
+    assert max_context(model, room=full - 1, batch=1, kv_dtypes=KvDtypes()) == 4
+    assert max_context(model, room=full, batch=1, kv_dtypes=KvDtypes()) is None
+
+
 def test_nothing_grows_without_a_cache() -> None:
     assert max_context(mixed(idle_layers(3)), room=0, batch=1, kv_dtypes=KvDtypes()) is None
 

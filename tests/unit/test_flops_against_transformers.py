@@ -14,8 +14,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
+from core.estimate.configs.huggingface import from_hf
 from core.estimate.flops import decode_flops, head_flops, layers_flops, prefill_flops
-from core.estimate.huggingface import from_hf
 from core.estimate.shape import LatentAttention, ModelShape
 
 BATCH, WINDOW = 2, 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.estimate.families import FAMILIES, SAME_AS
-from core.estimate.family import Family, Switch
+from core.estimate.configs.families import FAMILIES, SAME_AS
+from core.estimate.configs.family import Family, Switch
 from core.estimate.shape import Note
 from core.model.files.fields import Fields, shown
 from core.model.files.huggingface_fields import class_names, unnested

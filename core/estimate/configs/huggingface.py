@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.estimate.config_fields import ConfigFields, note
-from core.estimate.config_layers import experts_in, windows
+from core.estimate.configs.config_fields import ConfigFields, note
+from core.estimate.configs.config_layers import experts_in, windows
 from core.estimate.shape import (
     Attention,
     Experts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.estimate.config_fields import ConfigFields, note
+from core.estimate.configs.config_fields import ConfigFields, note
 from core.estimate.shape import Note
 from core.model.files.fields import MOST_LAYERS, MOST_POSITIONS, shown
 from core.refusal import Refusal

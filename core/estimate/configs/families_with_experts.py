@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.estimate.family import ATTENTION_BIAS, WIDTH_128, Family
+from core.estimate.configs.family import ATTENTION_BIAS, WIDTH_128, Family
 
 _NAMED_EXPERTS = {"num_experts": ("num_experts", "num_local_experts")}
 _LOCAL_EXPERTS = {"num_experts": ("num_local_experts", "num_experts")}

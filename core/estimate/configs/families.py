@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.estimate.families_with_experts import EXPERT_FAMILIES
-from core.estimate.family import ATTENTION_BIAS, WIDTH_128, Family
+from core.estimate.configs.families_with_experts import EXPERT_FAMILIES
+from core.estimate.configs.family import ATTENTION_BIAS, WIDTH_128, Family
 
 _TIED = {"tie_word_embeddings": True}
 _LLAMA = Family(
