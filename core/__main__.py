@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 
 from core.cli.arguments import build_parser, one_line
@@ -19,6 +20,9 @@ COMMANDS = {
 
 def main() -> int:
     """Parses, runs one command, and turns a refusal into its sentence. Returns the exit status."""
+    if sys.stdout is None:  # closed by whoever started this
+        print("python -m core: there is nowhere to write the answer: leave the output open.", file=sys.stderr)
+        return 2
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without Chinese shows what it can
@@ -26,12 +30,18 @@ def main() -> int:
     module, function = COMMANDS[arguments.command]
     try:
         getattr(importlib.import_module(module), function)(arguments)
+        sys.stdout.flush()
     except Refusal as refusal:
         print(one_line(f"python -m core {arguments.command}: {refusal}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing is left to say
         return 1
+    except OSError as broken:
+        # Python would try once more at its end, and say so in a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(one_line(f"python -m core: the answer cannot be written: {broken.strerror}"), file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     return 0

@@ -20,7 +20,7 @@ from core.words import sentence
 # Figure, what a reader calls it, and its unit; in the order of the JSON.
 _FIGURES = (
     ("params.total", "parameters", ""),
-    ("params.active", "  a token uses", ""),
+    ("params.active", "  used by a token besides the look-up", ""),
     ("weight_bytes", "weight memory", "B"),
     ("kv_bytes_per_token", "KV memory a token", "B"),
     ("kv_bytes", "KV memory", "B"),
@@ -52,7 +52,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
         context=arguments.context,
         weight_dtypes=weight_dtypes(arguments.weight_dtype),
         kv_dtypes=kv_dtypes(arguments.kv_dtype),
-        accelerator=None if arguments.accelerator is None else accelerator_named(arguments.accelerator),
+        accelerator=None if arguments.accelerator in (None, "none") else accelerator_named(arguments.accelerator),
         ranks=arguments.tp,
         memory_fraction=arguments.memory_fraction,
     )
@@ -81,7 +81,8 @@ def report(made: Estimate) -> Iterator[str]:
         for key in name.split("."):
             value = value and value[key]
         if value is not None:
-            yield f"{label:<28}{written(value)} {unit}".rstrip()
+            of_rank = ", each rank" if request.ranks > 1 and name in ("fit.capacity_bytes", "fit.needed_bytes") else ""
+            yield f"{label + of_rank:<38}{written(value)} {unit}".rstrip()
         if name in found:
             symbol, *sides, _ = as_text(found[name], _word).split(" = ")
             for lead, side in zip((f"{symbol} = ", "= "), sides, strict=False):

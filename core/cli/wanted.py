@@ -8,6 +8,7 @@ from pathlib import Path
 from core.estimate import catalogue
 from core.estimate.configs.huggingface import from_hf
 from core.estimate.shape import ModelShape
+from core.model.files.fields import shown
 from core.model.files.json_file import parse_json_object
 from core.refusal import Refusal
 
@@ -23,7 +24,7 @@ def wanted_shape(arguments: argparse.Namespace) -> ModelShape:
     if arguments.config is None:
         return catalogue.shape(arguments.model)
     path = Path(arguments.config)
-    file = path.name or "config.json"
+    file = shown(path.name) or "config.json"
     try:
         if not path.is_file():  # a folder; or a pipe, which would be waited for, or a device, which has no end
             raise FileNotFoundError
@@ -34,5 +35,5 @@ def wanted_shape(arguments: argparse.Namespace) -> ModelShape:
         raise Refusal("model.file_unreadable", file=file) from None
     if len(data) > MOST_CONFIG_BYTES:
         raise Refusal("model.file_too_large", file=file, most=MOST_CONFIG_BYTES // 2**20)
-    name = folder if file == "config.json" and folder else path.stem
+    name = shown(folder if file == "config.json" and folder else path.stem)
     return from_hf(parse_json_object(data, file), name=name, file=file)

@@ -90,8 +90,8 @@ def accelerators() -> dict[str, Accelerator]:
 
 
 def accelerator_named(slug: str) -> Accelerator:
-    """The accelerator of that slug. Raises Refusal, which lists the slugs."""
-    known = accelerators()
+    """The accelerator of that slug, in any case. Raises Refusal, which lists the slugs."""
+    known, slug = accelerators(), slug.lower()
     if slug not in known:
         raise Refusal("estimate.accelerator_unknown", accelerator=slug[:40], known=", ".join(known))
     return known[slug]

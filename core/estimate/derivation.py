@@ -179,7 +179,7 @@ class Derivation:
 def latex_number(value: int | float) -> str:
     """A whole number with separators that take no space of their own: 1{,}082{,}880; seconds as milliseconds."""
     if isinstance(value, int | Real):
-        return (f"{value:,}" if isinstance(value, int) else f"{value:,.4f}").replace(",", "{,}")
+        return (f"{value:,}" if isinstance(value, int) else f"{value:.12g}").replace(",", "{,}")
     return f"{value * 1000:,.3f}".replace(",", "{,}") + "\\,\\mathrm{ms}"
 
 

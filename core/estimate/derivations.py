@@ -126,7 +126,8 @@ def _floors(made: Estimate) -> dict[str, Derivation]:
         ("decode", made.decode.flops_exact, made.decode.floor),
         ("prefill", made.prefill.flops_exact_causal, made.prefill.floor),
     ):
-        moved = Factor("R", round(times.memory_s * card.bandwidth_bytes_per_s))
+        of_rank = "rank" if made.request.ranks > 1 else ""
+        moved = Factor("R", round(times.memory_s * card.bandwidth_bytes_per_s), of_rank)
         over = (Factor("\\pi", round(peak)), ranks) if made.request.ranks > 1 else (Factor("\\pi", round(peak)),)
         compute = Derivation("t_C", (Term((Factor("C", flops),)),), "s", over=over, source="floor")
         bandwidth = Factor("\\omega", round(card.bandwidth_bytes_per_s))
@@ -141,19 +142,25 @@ def _fit(made: Estimate) -> dict[str, Derivation]:
     if card is None or made.fit is None:
         return {}
     share = Fraction(str(request.memory_fraction))
-    memory = (Factor("M", card.memory_bytes), Factor("", share.numerator))
+    memory = Factor("M_{\\mathrm{card}}", card.memory_bytes), Factor("", share.numerator)
+    of_rank = "rank" if request.ranks > 1 else ""
+    shared_out = "\\lceil M_{\\mathrm{w}}/N \\rceil" if of_rank else M_W
     own_weights = rank_weight_bytes(made.shape, request.weight_dtypes, request.ranks)
     kv = kv_derivation(
         made.shape, n_tokens=request.context, batch=request.batch, dtypes=request.kv_dtypes, ranks=request.ranks
     )
-    weight, capacity = Factor(M_W, own_weights), Factor("M_{\\mathrm{cap}}", made.fit.capacity_bytes)
+    weight, capacity = Factor(shared_out, own_weights), Factor("M_{\\mathrm{cap}}", made.fit.capacity_bytes)
     room = Term((capacity,)), Term((weight,), sign=-1)
     found = {
-        "fit.capacity_bytes": Derivation("M_{\\mathrm{cap}}", (Term(memory, over=share.denominator),), "B"),
-        "fit.needed_bytes": Derivation("M", (Term((weight,)), Term((Factor(M_KV, kv.whole),))), "B"),
+        "fit.capacity_bytes": Derivation(
+            "M_{\\mathrm{cap}}", (Term(memory),), "B", over=(Factor("", share.denominator),), floored=True
+        ),
+        "fit.needed_bytes": Derivation(
+            "M_{\\mathrm{need}}", (Term((weight,)), Term((Factor(M_KV, kv.whole, of_rank),))), "B"
+        ),
     }
     if made.fit.max_batch:
-        one = Factor(M_KV, kv.whole // request.batch, "one_sequence")
+        one = Factor(M_KV, kv.whole // request.batch, "one_sequence_on_a_rank" if of_rank else "one_sequence")
         found["fit.max_batch"] = Derivation("B_{\\max}", room, over=(one,), floored=True)
     if made.fit.max_context:
         found["fit.max_context"] = _max_context(made, made.fit.max_context, room)
@@ -168,5 +175,5 @@ def _max_context(made: Estimate, longest: int, room: tuple[Term, ...]) -> Deriva
     held = batch * sum(rate.n_bytes * (rate.window or 0) for rate in stopped)
     slope = sum(rate.n_bytes for rate in rates if rate not in stopped)
     terms = (*room, Term((Factor(M_KV, held, "in_windows"),), sign=-1)) if stopped else room
-    over = (Factor("B", batch), Factor("m_{\\mathrm{KV}}", slope))
+    over = (Factor("B", batch), Factor("m_{\\mathrm{KV}}", slope, "rank" if made.request.ranks > 1 else ""))
     return Derivation("n_{\\max}", terms, over=over, floored=True)

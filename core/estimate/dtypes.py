@@ -5,6 +5,7 @@ A block never crosses the end of a row, so a row takes whole blocks, rounded up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -66,6 +67,8 @@ PARTS_BY_WORD: dict[str, Part] = {
     "head": "head",
 }
 
+_WORDS = {part: word for word, part in PARTS_BY_WORD.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class WeightDtypes:
@@ -81,9 +84,13 @@ class WeightDtypes:
         """The dtype of a tensor of `part`, which may not follow what is said of the part."""
         return dict(self.parts).get(part, self.rest) if follows_part else self.rest
 
+    def parts_without(self, present: Iterable[Part]) -> list[str]:
+        """The words of the parts that were given a dtype although a model with these `present` has none of them."""
+        there = set(present)
+        return [_WORDS[part] for part, _ in self.parts if part not in there]
+
     def __str__(self) -> str:
-        words = {part: word for word, part in PARTS_BY_WORD.items()}
-        return ",".join([self.rest.name, *(f"{words[part]}={dtype.name}" for part, dtype in self.parts)])
+        return ",".join([self.rest.name, *(f"{_WORDS[part]}={dtype.name}" for part, dtype in self.parts)])
 
 
 @dataclass(frozen=True, slots=True)

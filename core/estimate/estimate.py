@@ -12,7 +12,7 @@ from core.estimate.floors import Floor, floor
 from core.estimate.flops import decode_flops, decode_flops_chapter, prefill_flops, prefill_flops_chapter
 from core.estimate.kv import kv_bytes, kv_bytes_per_token
 from core.estimate.shape import Attention, LatentAttention, ModelShape, Note
-from core.estimate.weights import ParamCounts, parameters, weight_bytes, weight_bytes_read
+from core.estimate.weights import ParamCounts, parameters, weight_bytes, weight_bytes_read, weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +200,8 @@ def notes_of(made: Estimate, language: str = "en") -> list[str]:
     if shape.context_limit and request.context > shape.context_limit:
         values = (("context", request.context), ("limit", shape.context_limit))
         notes.append(Note(key="estimate.note_beyond_context_limit", values=values))
+    for part in request.weight_dtypes.parts_without(weight.part for weight in weights(shape) if weight.follows_part):
+        notes.append(Note(key="estimate.note_part_absent", values=(("part", part),)))
     if request.accelerator is not None and made.decode.floor is None:
         notes.append(Note(key="estimate.note_peak_unknown", values=(("accelerator", request.accelerator.name),)))
     return [note.sentence(language) for note in notes]

@@ -71,5 +71,5 @@ def _number(value: int | float) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Real):
-        return f"{value:,.4f}"
+        return f"{value:.12g}"
     return f"{value:,.0f}" if value >= 1e4 else f"{value:.6g}"

@@ -72,7 +72,7 @@ def weights(shape: ModelShape) -> tuple[Weight, ...]:
     d, V = d_model(shape), Factor("V", shape.vocab_size)
     listed = [Weight("input_table", "input_table", (V, d), shape.d_model, shape.tied_head, "head")]
     if shape.n_positions:
-        rows = Factor("n_{\\max}", shape.n_positions)
+        rows = Factor("n_{\\mathrm{pos}}", shape.n_positions)
         listed.append(Weight("positions", "positions", (rows, d), shape.d_model, False, "positions"))
     for position, symbols in enumerate(group_symbols(shape)):
         layer = [*_attention(symbols, d), *_feed_forward(symbols, d), *_norms(symbols, d)]

@@ -126,7 +126,9 @@ def of_estimates() -> Iterator[Derivation]:
     (layers,) = shape_named("qwen3-8b").groups
     other = replace(layers, attention=None, feed_forward=FeedForward(d_ff=1000))
     shapes.append(replace(shape_named("qwen3-8b"), groups=(layers, other)))
-    requests = Request(), Request(context=9000, kv_dtypes=kv_dtypes("q8_0:f16"), accelerator=accelerator_named("h20"))
+    card = accelerator_named("mi300x")
+    blocks = Request(context=9000, kv_dtypes=kv_dtypes("q8_0:f16"), accelerator=card)
+    requests = Request(), blocks, Request(accelerator=card, ranks=8)
     for shape in shapes:
         for request in requests:
             yield from derivations(estimate(shape, request)).values()

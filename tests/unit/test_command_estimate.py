@@ -171,6 +171,8 @@ def test_the_text_shows_each_formula_with_its_values(asked: Any) -> None:
     for slug in catalogue.models():
         status, out, _ = asked("--model", slug, "--accelerator", "h100-sxm", "--kv-dtype", "q8_0:f16", "--batch", "3")
         assert status == 0 and "\\" not in out and "{" not in out and "None" not in out, slug
+    _, out, _ = asked("--model", "llama-3.1-8b", "--accelerator", "h100-sxm", "--tp", "3", "--batch", "300")
+    assert "memory needed, each rank" in out and "M_need = ⌈M_w/N⌉ + M_KV[on a rank]" in out
 
 
 @pytest.mark.parametrize(

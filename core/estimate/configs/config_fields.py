@@ -116,7 +116,7 @@ class ConfigFields:
             raise Refusal(
                 "estimate.model_type_unknown",
                 model_type=shown(model_type),
-                known=", ".join(sorted(FAMILIES)),
+                known=", ".join(sorted({*FAMILIES, *SAME_AS})),
                 file=self.file,
             )
         family = FAMILIES[_family_name(model_type)]

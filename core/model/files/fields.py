@@ -25,6 +25,13 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
+def spelled(value: object) -> str:
+    """The same, as JSON writes it: a text in quotes, so that "64" and 64 are told apart; true, not True."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{shown(value)}"' if isinstance(value, str) else shown(value)
+
+
 class Fields:
     """The settings of one file by name; a null counts as absent, as Hugging Face writes it for "not used"."""
 
@@ -47,7 +54,7 @@ class Fields:
         """
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise Refusal("model.field_not_whole", field=name, value=shown(value), file=self.file)
+            raise Refusal("model.field_not_whole", field=name, value=spelled(value), file=self.file)
         if not at_least <= value <= at_most:
             self._outside(name, value, at_least, at_most)
         return value
@@ -58,7 +65,7 @@ class Fields:
         """A finite number in [at_least, at_most], or above at_least with `open_below`; else as `whole`."""
         value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Refusal("model.field_not_a_number", field=name, value=shown(value), file=self.file)
+            raise Refusal("model.field_not_a_number", field=name, value=spelled(value), file=self.file)
         if not at_least <= value <= at_most or not math.isfinite(value) or (open_below and value == at_least):
             self._outside(name, value, at_least, at_most)
         return float(value)
@@ -67,19 +74,19 @@ class Fields:
         """True or false, nothing that only resembles it."""
         value = self.values.get(name, default)
         if not isinstance(value, bool):
-            raise Refusal("model.field_not_a_flag", field=name, value=shown(value), file=self.file)
+            raise Refusal("model.field_not_a_flag", field=name, value=spelled(value), file=self.file)
         return value
 
     def text(self, name: str) -> str | None:
         """A string, or None where it is absent."""
         value = self.values.get(name)
         if value is not None and not isinstance(value, str):
-            raise Refusal("model.field_not_text", field=name, value=shown(value), file=self.file)
+            raise Refusal("model.field_not_text", field=name, value=spelled(value), file=self.file)
         return value
 
     def refuse(self, name: str) -> None:
         """Refuse the model for a setting that this transformer does not compute."""
-        raise Refusal("model.option_unsupported", field=name, value=shown(self.values.get(name)), file=self.file)
+        raise Refusal("model.option_unsupported", field=name, value=spelled(self.values.get(name)), file=self.file)
 
     def _value(self, name: str, default: float | None) -> Any:
         value = self.values.get(name, default)
