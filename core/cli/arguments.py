@@ -98,7 +98,7 @@ def number(least: float, most: float = math.inf) -> Callable[[str], float]:
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            value = float(text) if text.isascii() and "_" not in text else math.nan
         except ValueError:
             value = math.nan
         if not (math.isfinite(value) and least <= value <= most):

@@ -15,6 +15,7 @@ from core.estimate.derivations import derivations
 from core.estimate.dtypes import kv_dtypes, weight_dtypes
 from core.estimate.estimate import Estimate, Request, estimate, estimate_json, notes_of
 from core.estimate.plain import as_text
+from core.estimate.query import NO_CARD
 from core.words import sentence
 
 # Figure, what a reader calls it, and its unit; in the order of the JSON.
@@ -52,7 +53,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
         context=arguments.context,
         weight_dtypes=weight_dtypes(arguments.weight_dtype),
         kv_dtypes=kv_dtypes(arguments.kv_dtype),
-        accelerator=None if arguments.accelerator in (None, "none") else accelerator_named(arguments.accelerator),
+        accelerator=None if arguments.accelerator in (None, NO_CARD) else accelerator_named(arguments.accelerator),
         ranks=arguments.tp,
         memory_fraction=arguments.memory_fraction,
     )

@@ -225,6 +225,16 @@ def plain(value: float, digits: int = 4, least: int = 3) -> str:
     return f"{base.replace('inf', '∞')}{tail}".replace("-", "−")
 
 
+def probability(value: float) -> str:
+    """A probability with six significant digits: 0.0356781, 1.23457 × 10⁻⁹."""
+    return plain(value, digits=6)
+
+
+def percent(value: float) -> str:
+    """The same in percent, with four: 3.568%, 1.235 × 10⁻⁷%."""
+    return f"{plain(100 * value, least=0)}%"
+
+
 def latex(value: float) -> str:
     """The same number in a formula."""
     base, _, exponent = significant(value).replace(",", "{,}").partition("e")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from re import fullmatch
 
 from core.estimate import catalogue
 from core.estimate.accelerators import accelerator_named
@@ -21,6 +22,7 @@ from core.refusal import Refusal
 # Far above anything that is built, and low enough that every figure stays a number that JSON readers can hold.
 MOST_BATCH, MOST_CONTEXT, MOST_RANKS = 2**20, 2**27, 2**16
 LEAST_FRACTION = 0.01
+NO_CARD = "none"
 # Number of a shape → the most it may be.
 SHAPE = {
     "n_layers": MOST_LAYERS,
@@ -45,13 +47,13 @@ def asked(words: Mapping[str, str]) -> tuple[ModelShape, Request]:
 
 def request_asked(words: Mapping[str, str]) -> Request:
     """Batch, context, dtypes and card; the command's defaults for what is not said. Raises Refusal."""
-    card = words.get("accelerator", "")
+    card = words.get("accelerator", NO_CARD)
     return Request(
         batch=_whole(words, "batch", MOST_BATCH, 1),
         context=_whole(words, "context", MOST_CONTEXT, 4096),
         weight_dtypes=weight_dtypes(words.get("weight_dtype", "bf16")),
         kv_dtypes=kv_dtypes(words.get("kv_dtype", "bf16")),
-        accelerator=accelerator_named(card) if card else None,
+        accelerator=None if card == NO_CARD else accelerator_named(card),
         ranks=_whole(words, "tp", MOST_RANKS, 1),
         memory_fraction=_fraction(words.get("memory_fraction", "0.9")),
     )
@@ -60,6 +62,8 @@ def request_asked(words: Mapping[str, str]) -> Request:
 @lru_cache(maxsize=512)
 def shape_asked(model: str, numbers: tuple[tuple[str, int], ...]) -> ModelShape:
     """The shape of a model of the catalogue with these numbers changed, or of these alone. Raises Refusal."""
+    if not numbers and not model:
+        raise Refusal("estimate.query_missing", name="model")
     if not numbers:
         return catalogue.shape(model)
     if model:
@@ -92,6 +96,24 @@ def dense_shape(
     )
 
 
+def shape_numbers(shape: ModelShape) -> dict[str, int]:
+    """The numbers of SHAPE that can be changed one by one; empty where the layers are not all alike."""
+    if not is_changeable(shape):
+        return {}
+    (group,) = shape.groups
+    attention, feed_forward = group.attention, group.feed_forward
+    assert isinstance(attention, Attention)
+    numbers = {
+        "n_layers": group.n_layers,
+        "n_heads": attention.n_heads,
+        "n_kv_heads": attention.n_kv_heads,
+        "head_dim": attention.head_dim,
+        "d_model": shape.d_model,
+        "vocab_size": shape.vocab_size,
+    }
+    return numbers | ({"d_ff": feed_forward.d_ff} if isinstance(feed_forward, FeedForward) else {})
+
+
 def is_changeable(shape: ModelShape) -> bool:
     """Whether its numbers can be changed one by one: all layers alike, with heads of their own and one width."""
     attention = shape.groups[0].attention
@@ -100,8 +122,9 @@ def is_changeable(shape: ModelShape) -> bool:
 
 def changed(shape: ModelShape, numbers: Mapping[str, int]) -> ModelShape:
     """The shape with some of its numbers changed. Raises Refusal where its layers are not alike."""
-    if not is_changeable(shape):
-        raise Refusal("estimate.shape_not_changeable", model=shape.name, name=next(iter(numbers)))
+    fixed = [name for name in numbers if name not in shape_numbers(shape)]
+    if fixed:
+        raise Refusal("estimate.shape_not_changeable", model=shape.name, name=fixed[0])
     (group,) = shape.groups
     attention, feed_forward = group.attention, group.feed_forward
     assert isinstance(attention, Attention)
@@ -149,10 +172,8 @@ def _whole(words: Mapping[str, str], name: str, most: int, default: int | None =
 
 
 def _fraction(word: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = 0.0
+    is_plain = fullmatch(r"[0-9]{1,3}(\.[0-9]{1,20})?|\.[0-9]{1,20}", word)
+    value = float(word) if is_plain else 0.0
     if not LEAST_FRACTION <= value <= 1:
         raise Refusal("estimate.query_not_a_share", name="memory_fraction", least=LEAST_FRACTION, value=word[:40])
     return value
