@@ -8,6 +8,13 @@ from pages.shared.html import fill
 from pages.shared.language import t
 from pages.shared.waiting import smollm2_notice, still_loading
 
+PATH = (
+    ("1_prefill_and_decode.py", "prefill_and_decode", "play_circle"),
+    ("2_kv_cache.py", "kv_cache", "memory"),
+    ("3_memory_and_compute.py", "memory_and_compute", "stacked_line_chart"),
+    ("8_planner.py", "planner", "table_chart"),
+)
+
 st.html(
     fill(
         '<div class="tbt-home"><p class="tbt-lead">{lead}</p><ul class="tbt-sources">'
@@ -25,8 +32,9 @@ st.html(
 left, right = st.columns([1, 1.4], gap="small")
 with left.container(border=True, key="path", gap="xsmall"):
     st.html(fill('<h2 class="tbt-h2">{title}</h2>', title=t("home_path")))
-    st.page_link("1_prefill_and_decode.py", label=t("heading_prefill_and_decode"), icon=":material/play_circle:")
-    st.html(fill('<p class="tbt-note">{text}</p>', text=t("question_prefill_and_decode")))
+    for file, name, icon in PATH:
+        st.page_link(file, label=t(f"heading_{name}"), icon=f":material/{icon}:")
+        st.html(fill('<p class="tbt-note">{text}</p>', text=t(f"question_{name}")))
 
 with right.container(border=True, key="runs_here", gap="xsmall"):
     st.html(fill('<h2 class="tbt-h2">{title}</h2>', title=t("home_runs_here")))

@@ -10,20 +10,28 @@ import streamlit as st
 from pages.shared.html import fill
 from pages.shared.language import HTML_TAGS, language, language_switch, t
 from pages.shared.link import first_run_ends, is_first_run, link, read_link, write_link
+from pages.shared.settings import ANY_PAGE
 from pages.shared.units import units_switch
 from pages.shared.waiting import still_loading
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 # file, name in the word catalogue, whether the page runs before the models are loaded
-PAGES = (("0_home.py", "home", True), ("1_prefill_and_decode.py", "prefill_and_decode", False))
+PAGES = (
+    ("0_home.py", "home", True),
+    ("1_prefill_and_decode.py", "prefill_and_decode", False),
+    ("2_kv_cache.py", "kv_cache", True),
+    ("3_memory_and_compute.py", "memory_and_compute", True),
+    ("8_planner.py", "planner", True),
+)
 
-read_link()
+read_link(ANY_PAGE)
 pages = {
     name: st.Page(file, title=t(f"title_{name}"), url_path="" if name == "home" else name, default=name == "home")
     for file, name, _ in PAGES
 }
 page = st.navigation(list(pages.values()), position="top")
 name, needs_no_model = next((name, early) for _, name, early in PAGES if pages[name].url_path == page.url_path)
+read_link(name)
 
 st.set_page_config(page_title=f"{page.title} · {t('app_name')}", layout="wide")
 for sheet in ("page.css", "controls.css"):

@@ -1,6 +1,6 @@
 // The routes the stage asks by itself. A visit is named in a header, never in an address.
 
-const API = new URL('../../api/stage/', import.meta.url);
+const API = new URL('../../../api/stage/', import.meta.url);
 export const VISIT_HEADER = 'X-TBT-Visit';
 
 /** The answer of a route; throws where there is none. */

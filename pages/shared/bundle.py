@@ -10,13 +10,15 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 
 from core.words import LANGUAGES, catalogue
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "stage"
-# The stage's own words, and what its figures are called in the dialogs that they open.
-AREA, FIGURES = "stage.", "derivations.figure_"
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+# Folder of modules → the area of the word catalogue that they show, besides what figures are called.
+AREAS = {"stage": "stage.", "costs": "costs."}
+FIGURES = "derivations.figure_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +45,26 @@ class Bundle:
 
 @cache
 def bundle() -> Bundle:
-    """The modules of assets/stage and, per language, the words they show."""
-    bodies = {file.name: file.read_bytes() for file in sorted(FOLDER.glob("*.js"))}
-    for language in LANGUAGES:
-        words = {
-            key.split(".", 1)[1]: text for key, text in catalogue(language).items() if key.startswith((AREA, FIGURES))
-        }
-        bodies[f"words/{language}.json"] = json.dumps(words, ensure_ascii=False).encode()
+    """The modules of each folder and, per language, the words they show."""
+    bodies: dict[str, bytes] = {}
+    for folder, area in AREAS.items():
+        bodies |= {f"{folder}/{file.name}": file.read_bytes() for file in sorted((ASSETS / folder).glob("*.js"))}
+        for language in LANGUAGES:
+            shown = (key for key in catalogue(language) if key.startswith((area, FIGURES)))
+            words = {key.split(".", 1)[1]: catalogue(language)[key] for key in shown}
+            bodies[f"{folder}/words/{language}.json"] = json.dumps(words, ensure_ascii=False).encode()
     digest = hashlib.sha256()
     for name, body in bodies.items():
         digest.update(f"{name} {len(body)} ".encode() + body)
     return Bundle(digest.hexdigest()[:16], {name: _file(name, body) for name, body in bodies.items()})
+
+
+@cache
+def plotly_js() -> Bundle:
+    """plotly.js as the installed package brings it, under its version; packed when the first chart asks for it."""
+    installed = distribution("plotly")  # found without importing it, which takes half a second
+    body = Path(str(installed.locate_file("plotly/package_data/plotly.min.js"))).read_bytes()
+    return Bundle(f"plotly-{installed.version}", {"plotly.min.js": _file("plotly.min.js", body)})
 
 
 def _file(name: str, body: bytes) -> File:

@@ -16,6 +16,7 @@ from core.estimate.probability import (
     GreedyProbability,
     ModelProbability,
     Probability,
+    percent,
     plain,
 )
 from core.model.sampling import Candidate, Filtered, SamplingConfig, choose, exponentials, penalised
@@ -86,16 +87,6 @@ def chance_of(name: str, started: Started, event: StepEvent) -> OpenedChance:
         sources=sources(Filtered.probability, exponentials) if is_model else _drawn_by(config),
         other=drawn if is_model else own,
     )
-
-
-def probability(value: float) -> str:
-    """A probability with six significant digits: 0.0356781, 1.23457 × 10⁻⁹."""
-    return plain(value, digits=6)
-
-
-def percent(value: float) -> str:
-    """The same in percent, with four: 3.568%, 1.235 × 10⁻⁷%."""
-    return f"{plain(100 * value, least=0)}%"
 
 
 def _listed(event: StepEvent) -> tuple[Candidate, ...]:

@@ -16,17 +16,11 @@ from core.refusal import Refusal
 from pages.shared.conversation import conversation
 from pages.shared.html import fill
 from pages.shared.language import language, t
-from pages.shared.link import (
-    LARGEST_SEED,
-    LONGEST_IN_LINK,
-    MOST_NEW,
-    MOST_TEMPERATURE,
-    MOST_TOP_K,
-    fill_in_defaults,
-)
+from pages.shared.link import LONGEST_IN_LINK, fill_in_defaults
 from pages.shared.numbers import count
 from pages.shared.prompts import default_prompt, examples
 from pages.shared.resources import shelf
+from pages.shared.settings import LARGEST_SEED, MOST_NEW, MOST_TEMPERATURE, MOST_TOP_K
 from pages.shared.visit import Visit
 
 CANDIDATES_SHOWN = 8

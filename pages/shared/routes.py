@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pages.shared.bundle import bundle
+from pages.shared.bundle import File, bundle, plotly_js
+from pages.shared.costs_routes import costs_routes
 from pages.shared.resources import shelf
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL, Shelf
 from pages.shared.stage_routes import stage_routes
@@ -21,8 +22,10 @@ def api_routes(base_path: str) -> list[Route]:
     base = f"/{base_path.strip('/')}".rstrip("/")
     return [
         Route(f"{base}/api/ready", ready, methods=["GET"]),
+        Route(f"{base}/assets/{{version}}/plotly.min.js", plotly, methods=["GET", "HEAD"]),
         Route(f"{base}/assets/{{version}}/{{name:path}}", asset, methods=["GET", "HEAD"]),
         *stage_routes(base),
+        *costs_routes(base),
         Route(f"{base}/api/{{path:path}}", unknown, methods=ALL_METHODS),
         Route(f"{base}/api", unknown, methods=ALL_METHODS),
     ]
@@ -40,6 +43,17 @@ async def asset(request: Request) -> Response:
     file = files.get(request.path_params["name"])
     if file is None:
         return await unknown(request)
+    return _sent(request, file)
+
+
+async def plotly(request: Request) -> Response:
+    """plotly.js out of the installed package, for pages with charts."""
+    if request.path_params["version"] != plotly_js().version:
+        return await unknown(request)
+    return _sent(request, plotly_js().files["plotly.min.js"])
+
+
+def _sent(request: Request, file: File) -> Response:
     headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(file.body, media_type=file.media_type, headers=headers)

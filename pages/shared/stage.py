@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
-from streamlit import config
 
-from pages.shared.bundle import bundle
+from pages.shared.component import component
 
 KEY, LABORATORY = "stage", "laboratory"
 ACTIONS = ("prefill", "decode", "step_back", "reset")
@@ -59,7 +57,7 @@ def heard(*actions: str) -> Event | None:
 
 def show_stage(frame: bytes) -> None:
     """Draws the stage, or hands a new frame to the one that stands there already."""
-    _component()(key=KEY, data=frame, on_event_change=_listen)
+    component("tbt_stage", "stage")(key=KEY, data=frame, on_event_change=_listen)
 
 
 def _listen() -> None:
@@ -70,14 +68,3 @@ def _listen() -> None:
     if event is not None and KEY in st.session_state and event.action in (*SETTING_EVENTS, "prefill"):
         # The stage alone would be drawn again: without the settings that change, or with a prompt that is out of date.
         st.rerun(LABORATORY)
-
-
-def _component() -> Any:
-    base = config.get_option("server.baseUrlPath").strip("/")
-    module = f"{base}/{bundle().path}/main.js".lstrip("/")
-    # Streamlit runs this text from a blob, which has no address of its own: the path is completed by the page's.
-    loader = (
-        f'const stage = import(new URL("/{module}", document.baseURI).href);\n'
-        "export default async (component) => (await stage).show(component);"
-    )
-    return st.components.v2.component("tbt_stage", js=loader, isolate_styles=False)

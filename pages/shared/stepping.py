@@ -12,9 +12,10 @@ from pages.shared import wire
 from pages.shared.controls import Controls
 from pages.shared.facts import machine_line
 from pages.shared.language import language, t
-from pages.shared.link import SPEEDS, apply_settings, link_says_otherwise
+from pages.shared.link import apply_settings, link_says_otherwise
 from pages.shared.numbers import count
 from pages.shared.resources import engine, keeper
+from pages.shared.settings import SPEEDS
 from pages.shared.stage import KEY, WHATEVER, Event
 from pages.shared.started import Slot, Started
 from pages.shared.units import units

@@ -1,0 +1,1 @@
+"""Figures: records in, plotly specifications out; no streamlit, no torch."""
