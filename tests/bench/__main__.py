@@ -1,4 +1,4 @@
-"""`make bench`: ours against transformers on the same weights and threads, in one run; estimates, pages and stage.
+"""`make bench`: ours against transformers on the same weights and threads, in one run; estimates, pages, stage, dials.
 
 Machines differ and change from minute to minute, so every figure is a median of alternating rounds, and what counts is
 the ratio inside this run. The read bandwidth is what a plain sum over 256 MiB reaches between the rounds.
@@ -12,6 +12,7 @@ import torch
 
 from core.model.products import available_cores
 from tests.bench.bandwidth import ReadBandwidth
+from tests.bench.dials import report_dials
 from tests.bench.estimate import report_estimates
 from tests.bench.page import report_pages
 from tests.bench.recording import recording_share
@@ -19,7 +20,7 @@ from tests.bench.speed import Speed, measure
 from tests.bench.stage import report_stage
 
 DTYPES = ("f32", "bf16", "f16")
-PARTS = ("engine", "estimate", "pages", "stage")
+PARTS = ("engine", "estimate", "pages", "stage", "dials")
 
 
 def main() -> None:
@@ -38,6 +39,8 @@ def main() -> None:
         report_pages()
     if "stage" in arguments.parts.split(","):
         report_stage()
+    if "dials" in arguments.parts.split(","):
+        report_dials()
 
 
 def report_engine(arguments: argparse.Namespace) -> None:

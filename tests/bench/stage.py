@@ -29,7 +29,7 @@ WATCH = """async () => {
 }"""
 SCRUB = """async (moments) => {
   const files = performance.getEntriesByType('resource').map((entry) => entry.name);
-  const stage = (await import(files.find((name) => name.endsWith('/main.js')))).all()[0];
+  const stage = (await import(files.find((name) => name.endsWith('/stage/main.js')))).all()[0];
   const began = performance.now();
   for (let index = 0; index < moments; index += 1) {
     stage.lookAt(1 + ((stage.timeline.total - 1) * index) / moments);

@@ -51,7 +51,9 @@ def module(server: Server, chromium: Browser) -> Iterator[Callable[..., Any]]:
     page.goto(f"{server.address}/api/ready")  # any address of the same server
 
     def call(name: str, body: str, given: Any = None) -> Any:
-        return page.evaluate(f"async (given) => {{ const m = await import('/{bundle().path}/{name}'); {body} }}", given)
+        return page.evaluate(
+            f"async (given) => {{ const m = await import('/{bundle().path}/stage/{name}'); {body} }}", given
+        )
 
     yield call
     page.close()

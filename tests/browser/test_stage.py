@@ -22,7 +22,7 @@ from tests.browser.visitor import Visitor
 PROMPT = "白日依山尽"
 STAGE = """async () => {
   const files = performance.getEntriesByType('resource').map((entry) => entry.name);
-  return (await import(files.find((name) => name.endsWith('/main.js')))).all()[0];
+  return (await import(files.find((name) => name.endsWith('/stage/main.js')))).all()[0];
 }"""
 
 
@@ -214,7 +214,7 @@ def test_two_stages_on_one_page_do_not_disturb_each_other(visit: Any, model: Lan
           await new Promise((done) => setTimeout(done, 200));
           return [one.shown, two.shown, one.picture.cell, two.picture.cell, one.record === two.record];
         }""",
-        [f"/{bundle().path}/main.js", frames],
+        [f"/{bundle().path}/stage/main.js", frames],
     )
     assert shown == [0, 2, {"position": 1, "layer": 1, "head": 0}, None, False]
     visitor.problems.clear()  # the server knows nothing of these two runs, and says so when it is asked for more

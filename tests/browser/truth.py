@@ -16,7 +16,7 @@ from tests.browser.visitor import Visitor
 # Counts the cells whose middle has another colour than their byte asks for.
 DRAWN = """async ([levels]) => {
   const files = performance.getEntriesByType('resource').map((entry) => entry.name);
-  const main = files.find((name) => name.endsWith('/main.js'));
+  const main = files.find((name) => name.endsWith('/stage/main.js'));
   const stage = (await import(main)).all()[0];
   const { columnX } = await import(new URL('geometry.js', main));
   const { shade } = await import(new URL('cells.js', main));

@@ -15,12 +15,13 @@ from streamlit.testing.v1 import AppTest
 from core.engine.recorder import RecordConfig
 from core.engine.run import Run
 from core.engine.steps import generate
+from core.estimate.probability import percent
 from core.model.load import LanguageModel
 from core.model.sampling import SamplingConfig
 from core.words import LANGUAGES, catalogue, sentence
-from pages.shared.chances import DRAWN, MODEL, OpenedChance, is_chance, percent
+from pages.shared.chances import DRAWN, MODEL, OpenedChance, is_chance
 from pages.shared.derivations import derivation_of, is_figure
-from pages.shared.opened import _GLYPHS, _SYMBOL_KEYS
+from pages.shared.opened_parts import GLYPHS, SYMBOL_KEYS
 from tests.pages import screen
 from tests.runs import new_run
 
@@ -140,9 +141,9 @@ def test_every_word_is_there_and_every_symbol_has_one(run: Run, language: str) -
             assert "e-" not in latex and "nan" not in latex
         for factor in shown.derivation.factors:
             symbol = factor.symbol
-            for latex, glyph in _GLYPHS.items():
+            for latex, glyph in GLYPHS.items():
                 symbol = symbol.replace(latex, glyph)
-            assert "\\" not in symbol and f"derivations.symbol_{_SYMBOL_KEYS.get(symbol, symbol)}" in catalogue("en")
+            assert "\\" not in symbol and f"derivations.symbol_{SYMBOL_KEYS.get(symbol, symbol)}" in catalogue("en")
 
 
 def test_no_word_is_left_over(runs: dict[str, Run]) -> None:
@@ -201,11 +202,11 @@ def dialogs(language: str, sampling: dict[str, float], use_cache: bool) -> None:
         for kind in ("model_probability", "drawn_probability"):
             with st.container(key=f"{kind}_{place}"):
                 found = derivation_of(f"{kind}_{place}", started, run.trace, 1, waiting_seconds=0.0)
-                st.html(opened._block(opened._about(found)))
+                st.html(opened.block(opened._about(found)))
                 st.latex(found.derivation.formula(opened.word))
                 st.latex(found.derivation.substituted())
-                st.html(opened._block(opened._legend(found)))
-                st.html(opened._block(opened._result(found)))
+                st.html(opened.block(opened._legend(found)))
+                st.html(opened.block(opened._result(found)))
     opened.show_opened("drawn_probability_7", started, run.trace, 1, 0.0)
 
 

@@ -36,6 +36,7 @@ from tests.runs import new_run
 
 ROOT = Path(__file__).resolve().parents[2]
 WAITING = 0.0123
+DIALOGS = ("opened", "opened_parts", "opened_estimate", "chances")
 PROMPT = list(range(5, 75))  # more than one block of the cache
 CJK = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 RUNS: dict[str, dict[str, Any]] = {
@@ -120,7 +121,7 @@ def test_every_word_is_there_and_formulas_hold_none_outside_text(run: Run, langu
             assert (language == "en") or not re.search(r"\\text\{[a-z]", formula)
 
 
-def of_estimates() -> Iterator[Derivation]:
+def of_estimates() -> Iterator[tuple[str, Derivation]]:
     """What the estimator can open: every model of the catalogue, and one with layers that have no attention."""
     shapes = [shape_named(slug) for slug in models()]
     (layers,) = shape_named("qwen3-8b").groups
@@ -131,8 +132,8 @@ def of_estimates() -> Iterator[Derivation]:
     requests = Request(), blocks, Request(accelerator=card, ranks=8)
     for shape in shapes:
         for request in requests:
-            yield from derivations(estimate(shape, request)).values()
-    yield attended_pairs_derivation(9, 9, 4)
+            yield from derivations(estimate(shape, request)).items()
+    yield "attended_pairs", attended_pairs_derivation(9, 9, 4)
 
 
 def test_no_word_is_left_over(runs: dict[str, Run]) -> None:
@@ -151,10 +152,10 @@ def test_no_word_is_left_over(runs: dict[str, Run]) -> None:
                 shown.derivation.formula(words)
                 asked |= {*shown.about, f"figure_{figure}", *(f"figure_{other.name}" for other in shown.siblings)}
     asked |= {f"figure_{name}" for name in (MODEL, DRAWN)}
-    for derivation in of_estimates():
+    for name, derivation in of_estimates():
         derivation.formula(words)
-        asked.add(f"source_{derivation.source}")
-    code = "".join((ROOT / f"pages/shared/{name}.py").read_text(encoding="utf-8") for name in ("opened", "chances"))
+        asked |= {f"source_{derivation.source}", f"figure_{name.replace('.', '_')}"}
+    code = "".join((ROOT / f"pages/shared/{name}.py").read_text(encoding="utf-8") for name in DIALOGS)
     ours = {key.removeprefix("derivations.") for key in catalogue("en") if key.startswith("derivations.")}
     left = {key for key in ours - asked if not re.search(f"[\"']{key}[\"']", code) and not key.startswith("symbol_")}
     assert left == set()

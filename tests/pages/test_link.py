@@ -7,15 +7,18 @@ from collections.abc import Callable
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.estimate.query import SHAPE
 from core.words import LANGUAGES
-from pages.shared.link import LONGEST_IN_LINK, SETTINGS, Setting
+from pages.shared.link import LONGEST_IN_LINK
 from pages.shared.prompts import default_prompt
 from pages.shared.resources import shelf
+from pages.shared.setting import Setting
+from pages.shared.settings import SETTINGS
 from tests.pages.conftest import FRAME, PREFILL_AND_DECODE
 
 OpenPage = Callable[..., AppTest]
 
-# For each setting a word that is not the default, and what st.session_state then holds.
+# For each setting of page 1 and the frame a word that is not the default, and what st.session_state then holds.
 OTHER = {
     "lang": ("en", "en"),
     "units": ("decimal", "decimal"),
@@ -31,6 +34,40 @@ OTHER = {
     "speed": ("8", 8),
     "prompt": ("你好 = a&b+c\n# %20", "你好 = a&b+c\n# %20"),
 }
+# The same of the estimate pages.
+COSTS = {
+    "model": ("qwen3-8b", "qwen3-8b"),
+    "batch": ("12", 12),
+    "context": ("1000", 1000),
+    "n_layers": ("30", 30),
+    "n_heads": ("16", 16),
+    "n_kv_heads": ("4", 4),
+    "head_dim": ("64", 64),
+    "d_model": ("2048", 2048),
+    "d_ff": ("1000", 1000),
+    "vocab_size": ("50000", 50000),
+    "weight_dtype": ("q8_0", "q8_0"),
+    "kv_dtype": ("fp8", "fp8"),
+    "accelerator": ("h100-sxm", "h100-sxm"),
+}
+PLANNER_WORDS = {
+    "models": ("qwen3-8b,gpt2", ["qwen3-8b", "gpt2"]),
+    "accelerators": ("l4", ["l4"]),
+    "batch": ("12", 12),
+    "context": ("1000", 1000),
+    "tp": ("1,8", [1, 8]),
+    "weight_dtype": ("bf16,experts=mxfp4", "bf16,experts=mxfp4"),
+    "kv_dtype": ("q8_0", "q8_0"),
+    "memory_fraction": ("0.85", 0.85),
+}
+WORDS = {
+    "": {name: OTHER[name] for name in ("lang", "units")},
+    "prefill_and_decode": {name: other for name, other in OTHER.items() if name not in ("lang", "units")},
+    "kv_cache": COSTS,
+    "memory_and_compute": COSTS | {"causal": ("1", True)},
+    "planner": PLANNER_WORDS,
+}
+NUMBERS = ["0", "-1", "1e3", "", "9" * 400, "１", " 1"]
 NONSENSE = {
     "lang": ["fr", "EN", "<script>", "zh-CN", ""],
     "units": ["metric", "1", ""],
@@ -43,8 +80,17 @@ NONSENSE = {
     "seed": ["2147483648", "-1", "1e3", "seed", ""],
     "max": ["0", "1025", "-64", "many"],
     "speed": ["3", "0", "4.0", "1000"],
+    **dict.fromkeys(("batch", "context", *SHAPE), NUMBERS),
+    "weight_dtype": ["bf17", "bf16,experts", ""],
+    "kv_dtype": ["q9", "", "Q8_0"],
+    "accelerator": ["abacus", "H100", ""],
+    "causal": ["2", "yes", ""],
+    "models": ["gpt-5", "qwen3-8b,qwen3-8b", ","],
+    "accelerators": ["abacus", "l4,", "l4,l4"],
+    "tp": ["3", "1,1", "0"],
+    "memory_fraction": ["0", "1.1", "nan", ""],
 }
-CASES = [(name, word) for name, words in NONSENSE.items() for word in words]
+CASES = [(setting, word) for setting in SETTINGS for word in NONSENSE.get(setting.name, [])]
 
 
 def follow(lang: str, **link: str) -> AppTest:
@@ -64,9 +110,10 @@ def address(session: AppTest) -> dict[str, str]:
 
 
 def test_the_cases_are_complete() -> None:
-    assert list(OTHER) == [setting.name for setting in SETTINGS]
+    found = [(setting.page, setting.name) for setting in SETTINGS]
+    assert sorted(found) == sorted((page, name) for page, words in WORDS.items() for name in words)
     texts = {"system", "prompt"}  # any text is a prompt
-    assert set(NONSENSE) == set(OTHER) - texts
+    assert set(NONSENSE) == {name for _, name in found} - texts
 
 
 def test_every_setting_goes_into_the_link_and_comes_out_of_it() -> None:
@@ -74,25 +121,51 @@ def test_every_setting_goes_into_the_link_and_comes_out_of_it() -> None:
     session = follow(words.pop("lang"), **words)
     assert address(session) == {"lang": "en", **words}
     for setting in SETTINGS:
-        assert session.session_state[setting.key] == OTHER[setting.name][1], setting.name
+        if setting.page in ("", "prefill_and_decode"):
+            assert session.session_state[setting.key] == OTHER[setting.name][1], setting.name
     assert session.number_input(key="temperature").value == 0.7
     assert session.text_area(key="prompt").value == OTHER["prompt"][1]
     assert session.selectbox(key="model").value == "tiny" and not session.toggle(key="use_cache").value
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: f"{setting.page}-{setting.name}")
 def test_a_setting_reads_what_it_writes(setting: Setting) -> None:
-    word, value = OTHER[setting.name]
+    word, value = WORDS[setting.page][setting.name]
     assert setting.read(word) == value and setting.write(value) == word
     for written in {"temp": (0.1 + 0.2, 1e-05, 5.0), "topp": (0.0, 1.0, 1 / 3)}.get(setting.name, ()):
         assert setting.read(setting.write(written)) == written
 
 
-@pytest.mark.parametrize(("name", "word"), CASES)
-def test_nonsense_is_not_read(name: str, word: str) -> None:
-    setting = next(setting for setting in SETTINGS if setting.name == name)
+@pytest.mark.parametrize(("setting", "word"), CASES)
+def test_nonsense_is_not_read(setting: Setting, word: str) -> None:
     with pytest.raises(ValueError):
         setting.read(word)
+
+
+def test_a_page_takes_its_own_words_alone() -> None:
+    """`batch` stands on three pages and means two things: a link to one page changes nothing on another."""
+
+    def arrive(page: str) -> AppTest:
+        session = AppTest.from_function(read_the_link_of)
+        session.query_params["batch"] = "7"
+        session.query_params["arrived"] = page
+        return session.run()
+
+    assert {key: key in arrive("planner").session_state for key in ("plan_batch", "cost_batch")} == {
+        "plan_batch": True,
+        "cost_batch": False,
+    }
+    assert arrive("kv_cache").session_state["cost_batch"] == 7 and "plan_batch" not in arrive("kv_cache").session_state
+    assert arrive("home").session_state["cost_batch"] == arrive("home").session_state["plan_batch"] == 7
+
+
+def read_the_link_of() -> None:
+    import streamlit as st
+
+    from pages.shared.link import read_link
+
+    read_link("")
+    read_link(st.query_params["arrived"])
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -198,5 +271,6 @@ def a_session_that_compares() -> None:
 
     from pages.shared.link import link_says_otherwise, read_link
 
-    read_link()
+    read_link("")
+    read_link("prefill_and_decode")
     st.session_state["otherwise"] = link_says_otherwise({"seed": "7", "temp": "0.7", "prompt": "a"})

@@ -135,11 +135,11 @@ def test_the_stages_files_are_served_once_and_for_long(monkeypatch: pytest.Monke
         plain = client.get(path, headers={"Accept-Encoding": "identity"})
         assert plain.content == file.body and "content-encoding" not in plain.headers
         assert "immutable" in plain.headers["cache-control"] and plain.headers["content-type"] == file.media_type
-    assert {"main.js", "words/zh.json", "words/en.json"} <= bundle().files.keys()
+    assert {"stage/main.js", "stage/words/zh.json", "costs/main.js", "costs/words/en.json"} <= bundle().files.keys()
 
 
 @pytest.mark.parametrize(
-    "path", ["assets/0000/main.js", "assets/{v}/nothing.js", "assets/{v}/../app.py", "assets/{v}/words"]
+    "path", ["assets/0000/stage/main.js", "assets/{v}/stage/nothing.js", "assets/{v}/../app.py", "assets/{v}/words"]
 )
 def test_a_file_that_is_not_the_stages_is_not_there(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     answer = client_of(shelf_with(Loader()), monkeypatch).get(f"/{path.format(v=bundle().version)}")

@@ -1,0 +1,88 @@
+"""Accessibility of the KV cache page: axe-core in both themes, languages and widths; everything by keyboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from core.words import LANGUAGES
+from tests.browser.contrast import weak_texts
+from tests.browser.costs import DIALS, choose, dial, dialled, open_costs
+from tests.browser.test_axe import COUNTS, sentence, still
+from tests.browser.visitor import Visitor
+
+WIDTHS = (1440, 390)
+MOST_TABS = 160
+FOCUSED = """() => {
+  const { activeElement: here } = document;
+  const box = here.getBoundingClientRect();
+  const style = getComputedStyle(here);
+  const data = here.dataset ?? {};
+  return {
+    name: data.dial ?? data.exact ?? data.figure ?? data.tool ?? '',
+    kind: ['dial', 'exact', 'figure', 'tool'].find((kind) => kind in data) ?? '',
+    isMarked: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1,
+    isSeen: box.width > 0 && box.bottom > 0 && box.top < innerHeight,
+    isEnd: here === document.body,
+  };
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
+    visitor = visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark)
+    open_costs(visitor, lang=language, accelerator="h100-sxm")
+    found: dict[int, list[str]] = {}
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        still(visitor.at_rest())
+        found[width] = [*serious(visitor), *weak_texts(visitor.page)]
+        if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found[width].append("the page is wider than the screen")
+    assert found == {width: [] for width in WIDTHS}
+
+
+def test_axe_finds_nothing_serious_where_dials_are_off_and_a_figure_is_open(visit: Any) -> None:
+    visitor = open_costs(visit(), lang="en", model="gemma-2-9b")
+    still(visitor)
+    found = serious(visitor)
+    visitor.page.locator(".tbt-cards [data-figure=kv_bytes]").click()
+    visitor.page.wait_for_selector("[data-testid=stDialog] .tbt-opened-result")
+    still(visitor.at_rest())
+    assert [*found, *serious(visitor)] == []
+
+
+def test_everything_is_reached_and_used_by_keyboard(visit: Any) -> None:
+    visitor = open_costs(visit(), lang="en", accelerator="h100-sxm")
+    page, seen = visitor.page, []
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        here = page.evaluate(FOCUSED)
+        if here["isEnd"]:
+            break
+        assert here["isSeen"], here
+        assert here["isMarked"] or not here["kind"], here
+        seen.append((here["kind"], here["name"]))
+    reached = [name for kind, name in seen if kind == "dial"]
+    assert reached == list(DIALS) and [name for kind, name in seen if kind == "exact"] == list(DIALS)
+    assert len([1 for kind, _ in seen if kind == "figure"]) >= 5
+    assert {name for kind, name in seen if kind == "tool"} == {"log", "png", "svg", "csv"}
+    page.locator(".tbt-cards [data-figure=kv_bytes]").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-testid=stDialog] .tbt-opened-result")
+    page.keyboard.press("Escape")
+    page.get_by_test_id("stDialog").wait_for(state="hidden")
+    dial(visitor.at_rest().page, "batch").focus()
+    page.keyboard.press("ArrowUp")
+    visitor.address_says(batch="2").at_rest()
+    assert dialled(visitor)["batch"] == 2
+    assert page.evaluate("document.activeElement.dataset.dial") == "batch"
+    choose(visitor, "cost_accelerator", "L4", accelerator="l4")
+
+
+def serious(visitor: Visitor) -> list[str]:
+    found = Axe().run(visitor.page).response["violations"]
+    return [sentence(violation) for violation in found if violation["impact"] in COUNTS]
