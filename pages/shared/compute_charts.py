@@ -15,8 +15,8 @@ from core.estimate.curves import (
 from core.estimate.estimate import Estimate
 from core.estimate.flops import weights_multiplied
 from core.estimate.shape import LatentAttention
-from pages.shared.figures.chart import Figure, Say
-from pages.shared.figures.compute import Told, decode_compute, experts, memory, prefill_compute
+from pages.shared.figures.chart import Figure, Say, Told
+from pages.shared.figures.compute import decode_compute, experts, memory, prefill_compute
 from pages.shared.numbers import gap_percent, percent
 
 # Crossing → the sign of its place.

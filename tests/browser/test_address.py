@@ -50,7 +50,7 @@ CHANGED = (PAGE, {"lang": "en", "temp": "0.7", "topp": "0.9", "seed": "77"})
 
 def test_back_leaves_the_page_and_forward_finds_the_visitors_values(visit: Any) -> None:
     visitor = on_home(visit().open("/"))
-    visitor.page.locator(".st-key-path a").click()
+    visitor.page.locator(".st-key-path a").first.click()
     on_page_1(visitor)
     steps = visitor.page.evaluate("history.length")
     change_three_settings(visitor)

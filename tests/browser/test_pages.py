@@ -20,7 +20,7 @@ def test_home_speaks_the_browsers_language_and_leads_on(visit: Any, locale: str,
     visitor = visit(locale=locale).open("/")
     assert title in visitor.page.locator("h1").inner_text()
     assert visitor.page.evaluate("document.documentElement.lang") == ("zh-CN" if locale == "zh-CN" else "en")
-    visitor.page.locator(".st-key-path a").click()
+    visitor.page.locator(".st-key-path a").first.click()
     visitor.page.wait_for_url("**/prefill_and_decode*")
     assert visitor.on_stage().can("prefill")
 

@@ -33,8 +33,7 @@ from core.estimate.query import MOST_BATCH, MOST_CONTEXT
 from core.estimate.weights import weight_bytes, weight_bytes_read
 from core.words import LANGUAGES
 from pages.shared.charts import CHARTS, say_in
-from pages.shared.figures.chart import live_part
-from pages.shared.figures.compute import fine_end
+from pages.shared.figures.chart import fine_end, live_part
 
 LLAMA = "llama-3.1-8b"
 POINTS_OF_DIALS = (Request(), Request(batch=24, context=40_000), Request(batch=MOST_BATCH, context=MOST_CONTEXT))

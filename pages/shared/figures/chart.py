@@ -11,10 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.estimate.curves import Curves
 from core.words import sentence
 
 Figure = dict[str, Any]
 INK, MUTED, LINE = "var(--tbt-ink)", "var(--tbt-muted)", "var(--tbt-line)"
+
+SIGNS = {"circle": "○", "diamond": "◇", "square": "□", "": "– –"}
+HEIGHT, NOTE_PIXELS, PLOT_PIXELS = 380, 19, 280
+_LEGEND = {
+    "orientation": "h",
+    "traceorder": "normal",
+    "x": 0,
+    "xanchor": "left",
+    "y": 1.02,
+    "yanchor": "bottom",
+    "font": {"size": 12, "color": INK},
+    "itemclick": False,
+    "itemdoubleclick": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +49,13 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A marked place: where the dials stand, or where two lines meet."""
+class Told:
+    """A line in the corner: the sign of its place, the words, and the place; a sign of "" marks none."""
 
-    x: float
-    y: float
+    sign: str
     text: str
-    is_now: bool = False
+    x: float = 0
+    y: float = 0
 
 
 def line(name: str, x: Sequence[float], y: Sequence[float], colour: str, **looks: Any) -> Figure:
@@ -56,51 +71,6 @@ def line(name: str, x: Sequence[float], y: Sequence[float], colour: str, **looks
         "line": {"color": colour, "width": looks.pop("width", 2), "dash": looks.pop("dash", "solid")},
         "hovertemplate": "%{y:.4g}<extra>%{fullData.name}</extra>",
         **looks,
-    }
-
-
-def marks(places: Sequence[Mark], x_most: float, y_most: float) -> Figure:
-    """Marked places with their words, above everything else; words keep to the inside of the axes' ends."""
-    return {
-        "type": "scatter",
-        "mode": "markers+text",
-        "x": [mark.x for mark in places],
-        "y": [_short(mark.y) for mark in places],
-        "text": [mark.text for mark in places],
-        "textposition": [_beside(mark, mark.x / x_most, mark.y / y_most) for mark in places],
-        "textfont": {"color": INK, "size": 13},
-        "marker": {
-            "size": [12 if mark.is_now else 9 for mark in places],
-            "color": "var(--tbt-panel)",
-            "line": {"color": INK, "width": 2.5},
-            "symbol": ["circle" if mark.is_now else "diamond" for mark in places],
-            "opacity": 1,  # with sizes in a list plotly would take 0.7
-        },
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-        "meta": "",
-    }
-
-
-def _beside(mark: Mark, x_share: float, y_share: float) -> str:
-    """Above for the dials' place, else below where there is room; towards the middle of the chart."""
-    vertical = "top" if mark.is_now or y_share < 0.14 else "bottom"
-    return f"{vertical} {'right' if x_share < 0.6 else 'left'}"
-
-
-def labels(ends: Sequence[tuple[str, float, float]]) -> Figure:
-    """The names of lines at their ends: (name, x, y)."""
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "x": [x for _, x, _ in ends],
-        "y": [_short(y) for _, _, y in ends],
-        "text": [name for name, _, _ in ends],
-        "textposition": "top left",
-        "textfont": {"color": INK, "size": 13},
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-        "meta": "",
     }
 
 
@@ -133,12 +103,59 @@ def layout(x_title: str, y_title: str, now: float, x_most: float, y_most: float,
     }
 
 
-def round_end(value: float) -> float:
-    """The next of 1, 2, 5, 10, … that leaves a tenth of room above a value."""
+def told_figure(
+    data: list[Figure],
+    told: Sequence[Told],
+    titles: tuple[str, str],
+    curves: Curves,
+    most: float,
+    column: str = "context",
+) -> Figure:
+    """The lines with what is told about them, and room for that above the highest."""
+    y_most = fine_end(most / (1 - NOTE_PIXELS * (len(told) + 0.5) / PLOT_PIXELS))
+    step = y_most * NOTE_PIXELS / PLOT_PIXELS
+    corner = {
+        "type": "scatter",
+        "mode": "text",
+        "x": [curves.x[0]] * len(told),
+        "y": [float(f"{y_most - step * (row + 0.7):.6g}") for row in range(len(told))],
+        "text": [f"{SIGNS[one.sign]} {one.text}" for one in told],
+        "textposition": "middle right",
+        "textfont": {"color": INK, "size": 13},
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+        "meta": "",
+    }
+    places = [one for one in told if one.sign]
+    marked = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [one.x for one in places],
+        "y": [float(f"{one.y:.6g}") for one in places],
+        "marker": {
+            "size": [12 if one.sign == "circle" else 10 for one in places],
+            "symbol": [one.sign for one in places],
+            "color": "var(--tbt-panel)",
+            "opacity": 1,
+            "line": {"color": INK, "width": 2.5},
+        },
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+        "meta": "",
+    }
+    own = layout(*titles, curves.now, curves.x[-1], y_most, column)
+    # Not through the words in the corner: up to the marked place only.
+    own["shapes"][0]["y1"] = told[0].y / y_most
+    own |= {"showlegend": True, "legend": _LEGEND, "height": HEIGHT, "margin": {"l": 74, "r": 18, "t": 28, "b": 48}}
+    return {"data": [*data, *({**trace, "showlegend": False} for trace in (corner, marked))], "layout": own}
+
+
+def fine_end(value: float) -> float:
+    """The next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, … that is not below a value."""
     if value <= 0:
         return 1.0
-    power = 10.0 ** math.floor(math.log10(value * 1.1))
-    return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value * 1.1)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if step * power >= value)
 
 
 def live_part(figure: Figure) -> Figure:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from core.estimate.curves import Curves
-from pages.shared.figures.chart import INK, Figure, Mark, Say, labels, layout, line, marks, round_end
+from pages.shared.figures.chart import INK, Figure, Say, Told, fine_end, layout, line, told_figure
 
-K, V, WEIGHTS, DECODE, PREFILL, Q = (
-    f"var(--tbt-{name})" for name in ("k", "v", "weights-ink", "decode", "prefill-ink", "q")
-)
+K, V, WEIGHTS = (f"var(--tbt-{name})" for name in ("k", "v", "weights-ink"))
 
 
 def kv_memory(curves: Curves, over: str, value_now: int, capacity: int | None, is_latent: bool, say: Say) -> Figure:
@@ -16,37 +14,22 @@ def kv_memory(curves: Curves, over: str, value_now: int, capacity: int | None, i
     `over` is "context" or "batch", `value_now` the bytes where the dials stand, `capacity` the card's bytes less the
     weights: what is left for the cache.
     """
-    unit, x = say.bytes_divisor, curves.x
+    unit, x, column = say.bytes_divisor, curves.x, say.bytes_unit.lower()
     kv, weights = ([value / unit for value in curves.lines[name]] for name in ("kv", "weights"))
-    y_most = round_end(max(kv[-1], weights[-1], (capacity or 0) / unit))
-    column = say.bytes_unit.lower()
+    room = max(0, capacity or 0) / unit
     keys = say.word("line_latents" if is_latent else "line_keys")
     data = [
         line(keys, x, [value if is_latent else value / 2 for value in kv], K, meta=f"keys_{column}", fill="tozeroy"),
         line(say.word("line_kv"), x, kv, V, meta=f"kv_{column}", fill="tonexty", width=2.5),
         line(say.word("line_weights"), x, weights, WEIGHTS, meta=f"weights_{column}", dash="dash"),
+        line(say.word("line_room"), x, [room] * len(x), INK, meta=f"room_{column}", dash="dot", visible=room > 0),
     ]
-    places = [Mark(curves.now, value_now / unit, say.written_bytes(value_now), is_now=True)]
-    places += [
-        Mark(
-            crossing.x,
-            crossing.y / unit,
-            say.word(f"crossing_{crossing.name}_{over}", x=say.written_count(crossing.x)),
-        )
-        for crossing in curves.crossings
-    ]
-    ends = [(say.word("line_weights"), x[-1], weights[-1])]
-    if capacity is not None and capacity > 0:
-        data.append(line(say.word("line_room"), x, [capacity / unit] * len(x), INK, meta=f"room_{column}", dash="dot"))
-        ends.append((say.word("line_room"), x[-1], capacity / unit))
-    else:
-        data.append(line(say.word("line_room"), x[:1], [0], INK, meta=f"room_{column}", dash="dot", visible=False))
-        ends.append(("", x[-1], 0.0))
+    told = [Told("circle", say.word("told_kv", value=say.written_bytes(value_now)), curves.now, value_now / unit)]
+    for crossing in curves.crossings:
+        text = say.word(f"crossing_{crossing.name}_{over}", x=say.written_count(crossing.x))
+        told.append(Told("diamond", text, crossing.x, crossing.y / unit))
     titles = say.word(f"axis_{over}"), say.word("axis_kv", unit=say.bytes_unit)
-    return {
-        "data": [*data, labels(ends), marks(places, x[-1], y_most)],
-        "layout": layout(*titles, curves.now, x[-1], y_most, over),
-    }
+    return told_figure(data, told, titles, curves, max(kv[-1], weights[-1], room), over)
 
 
 def kv_kinds(kinds: dict[str, int], say: Say) -> Figure:
@@ -65,7 +48,7 @@ def kv_kinds(kinds: dict[str, int], say: Say) -> Figure:
         "meta": f"kv_{say.bytes_unit.lower()}",
         "hoverinfo": "skip",
     }
-    own = layout(say.word("axis_kv", unit=say.bytes_unit), "", 0, round_end(max(values) * 1.15), 1, "kind")
+    own = layout(say.word("axis_kv", unit=say.bytes_unit), "", 0, fine_end(max(values) * 1.15), 1, "kind")
     own |= {"shapes": [], "hovermode": False, "height": 270}
     own["margin"] = {"l": 150, "r": 30, "t": 8, "b": 44}
     own["yaxis"] = {"autorange": "reversed", "tickfont": {"color": INK, "size": 13}, "type": "category"}
