@@ -48,12 +48,13 @@ export class Cards {
 
   card({ figure, unit, kind }) {
     const value = figureOf(this.estimate, figure);
-    const name = this.t(`card_${figure.replaceAll('.', '_')}`);
+    const key = figure.replaceAll('.', '_');
+    const name = this.t(`card_${key}`);
     const { symbols, values } = this.formulas?.[figure] ?? {};
     const isNumber = typeof value === 'number';
     // Of a card's fit there is no figure without a card, or where nothing grows.
-    const without = figure.startsWith('fit.') && this.estimate.fit ? 'any' : 'none';
-    const text = isNumber ? written(value, unit, this.units) : this.t(`${without}_${figure.replaceAll('.', '_')}`);
+    const without = () => (figure.startsWith('fit.') && this.estimate.fit ? this.t(`any_${key}`) : this.t(`none_${key}`));
+    const text = isNumber ? written(value, unit, this.units) : without();
     const shown = isNumber && symbols
       ? el('button', { type: 'button', class: 'tbt-open', 'data-figure': figure, 'aria-label': `${name}: ${text}` }, text)
       : el('span', { 'data-figure': figure }, text);

@@ -171,6 +171,11 @@ class ModelShape:
         """Whether any layer chooses among experts."""
         return any(isinstance(group.feed_forward, Experts) for group in self.groups)
 
+    @property
+    def has_latents(self) -> bool:
+        """Whether positions leave latents instead of keys and values."""
+        return any(isinstance(group.attention, LatentAttention) for group in self.groups)
+
     @cached_property
     def with_expanded_latents(self) -> ModelShape:
         """The same model caching keys and values per head, as an engine without latent caches keeps them."""

@@ -9,7 +9,6 @@ from core.estimate.curves import kv_against_batch, kv_against_context, kv_by_kin
 from core.estimate.derivations import derivations
 from core.estimate.estimate import Estimate
 from core.estimate.plain import as_text
-from core.estimate.shape import LatentAttention, ModelShape
 from core.words import sentence
 from pages.shared.compute_charts import COMPUTE_CHARTS
 from pages.shared.figures.chart import Figure, Say
@@ -31,15 +30,10 @@ def say_in(language: str, units: str) -> Say:
     )
 
 
-def has_latents(shape: ModelShape) -> bool:
-    """Whether positions leave latents instead of keys and values."""
-    return any(isinstance(group.attention, LatentAttention) for group in shape.groups)
-
-
 def _kv_memory(over: str, made: Estimate, say: Say) -> Figure:
     curves = (kv_against_context if over == "context" else kv_against_batch)(made.shape, made.request)
     room = made.fit.capacity_bytes - made.weight_bytes if made.fit else None
-    return kv_memory(curves, over, made.kv_bytes, room, has_latents(made.shape), say)
+    return kv_memory(curves, over, made.kv_bytes, room, made.shape.has_latents, say)
 
 
 CHARTS: dict[str, Callable[[Estimate, Say], Figure]] = {

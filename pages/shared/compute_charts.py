@@ -14,7 +14,6 @@ from core.estimate.curves import (
 )
 from core.estimate.estimate import Estimate
 from core.estimate.flops import weights_multiplied
-from core.estimate.shape import LatentAttention
 from pages.shared.figures.chart import Figure, Say, Told
 from pages.shared.figures.compute import decode_compute, experts, memory, prefill_compute
 from pages.shared.numbers import gap_percent, percent
@@ -67,9 +66,10 @@ def _memory(made: Estimate, say: Say) -> Figure:
     text = say.word("told_memory", bytes=say.written_bytes(whole), share=percent(made.kv_bytes / whole))
     # The cache on top of the weights is as large as they are where both together are twice as much.
     met = [Told(one.sign, one.text, one.x, one.y + made.weight_bytes) for one in _crossings(curves, say)]
-    is_latent = any(isinstance(group.attention, LatentAttention) for group in made.shape.groups)
     capacity = made.fit.capacity_bytes if made.fit else None
-    return memory(curves, capacity, [Told("circle", text, made.request.context, whole), *met], is_latent, say)
+    return memory(
+        curves, capacity, [Told("circle", text, made.request.context, whole), *met], made.shape.has_latents, say
+    )
 
 
 def _experts(made: Estimate, say: Say) -> Figure:

@@ -13,7 +13,7 @@ from core.estimate.flops import chapter_params
 from core.estimate.gaps import Gap, decode_gap, prefill_gap
 from core.estimate.shape import Attention
 from pages.shared.compute_charts import attention_share
-from pages.shared.costs import NUMBERS
+from pages.shared.costs import other_model
 from pages.shared.html import Html, fill, join
 from pages.shared.html_parts import card, note, row, table
 from pages.shared.language import t
@@ -69,8 +69,7 @@ def experts_or_dense(made: Estimate) -> bool:
 
 def _to_experts() -> None:
     st.session_state["cost_model"] = MOE_MODEL
-    for name in NUMBERS:
-        st.session_state.pop(f"cost_{name}", None)
+    other_model()
 
 
 def crossings(made: Estimate) -> None:

@@ -14,7 +14,7 @@ from core.estimate.catalogue import shape as shape_named
 from core.estimate.estimate import Estimate, estimate, estimate_json
 from core.estimate.query import MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, asked, shape_numbers
 from pages.shared.bundle import plotly_js
-from pages.shared.charts import CHARTS, formulas, has_latents, say_in
+from pages.shared.charts import CHARTS, formulas, say_in
 from pages.shared.component import component
 from pages.shared.figures.chart import Figure
 from pages.shared.language import language, t
@@ -67,7 +67,7 @@ def controls(page: str) -> Costs:
             list(models()),
             format_func=lambda slug: models()[slug].name,
             key="cost_model",
-            on_change=_other_model,
+            on_change=other_model,
             persist_state="session",
         )
         st.selectbox(t("costs.weight_dtype"), PLANNER_WEIGHTS, key="cost_weight_dtype", persist_state="session")
@@ -94,8 +94,8 @@ def words_now() -> dict[str, str]:
     return words | {name: str(state[f"cost_{name}"]) for name in own if state[f"cost_{name}"] != own[name]}
 
 
-def _other_model() -> None:
-    """Another model brings its own numbers."""
+def other_model() -> None:
+    """Another model brings its own numbers; to be called when one was chosen."""
     for name in NUMBERS:
         st.session_state.pop(f"cost_{name}", None)
 
@@ -134,7 +134,7 @@ def show_cards(costs: Costs, key: str, cards: tuple[dict[str, str], ...], figure
 
 def show_block(costs: Costs, figures: tuple[str, ...]) -> None:
     """The bytes as areas."""
-    latent = has_latents(costs.made.shape)
+    latent = costs.made.shape.has_latents
     _part("block", "block", costs, figures, estimate=estimate_json(costs.made), latent=latent)
 
 

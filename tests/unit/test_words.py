@@ -123,12 +123,12 @@ def test_every_sentence_of_a_refusal_is_used() -> None:
 
 
 def test_every_word_of_the_pages_is_used() -> None:
-    """A key stands in the code or in the stage's JavaScript whole, or as the beginning or end that is put together."""
-    files = [*source_files(), *(ROOT / "assets" / "stage").glob("*.js")]
+    """A key stands in the code or in the JavaScript whole, or as the beginning or end that is put together."""
+    files = [*source_files(), *(ROOT / "assets").glob("*/*.js")]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     beginnings = tuple(re.findall(r"""[`"'](?:\w+\.)?(\w+_)\$?\{""", source))
     ends = tuple(re.findall(r"""\}(_\w+)[`"']""", source))
-    areas = ("pages", "settings", "stage", "derivations", "planner")
+    areas = ("pages", "settings", "stage", "derivations", "planner", "costs")
     keys = [key.split(".") for key in catalogue("en") if key.split(".")[0] in areas]
     unused = [
         f"{area}.{key}"
