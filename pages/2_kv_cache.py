@@ -44,10 +44,10 @@ def laboratory() -> None:
         with st.container(key="costs_texts_left"):
             findings(costs)
             wrong_table(costs.made)
+            pages_of_tokens(costs)
         with st.container(key="costs_texts_right"):
             with st.container(border=True, key="costs_spot"):
                 spot_the_wrong_number(costs.made)
-            pages_of_tokens(costs)
             with st.container(border=True, key="costs_real"):
                 allocate_for_real(costs)
             live_model()
