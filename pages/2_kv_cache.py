@@ -6,12 +6,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.shared.costs import LAB, controls, opened_figure, show_block, show_cards, show_dials, show_live_chart
+from pages.shared.costs import LAB, controls, show_block, show_cards, show_dials, show_live_chart
 from pages.shared.kv_real import allocate_for_real, live_model
 from pages.shared.kv_story import findings, pages_of_tokens, prediction, takeaway
 from pages.shared.kv_wrong import spot_the_wrong_number, wrong_table
 from pages.shared.link import write_link
-from pages.shared.opened_estimate import show_estimate
+from pages.shared.opened_estimate import show_what_was_clicked
 
 PAGE = "kv_cache"
 CSS = Path(__file__).resolve().parent.parent / "assets" / "costs.css"
@@ -53,9 +53,7 @@ def laboratory() -> None:
             live_model()
     takeaway(costs.made)
     write_link(PAGE)
-    figure = opened_figure()
-    if figure is not None:
-        show_estimate(figure, costs.made)
+    show_what_was_clicked(costs.made)
 
 
 st.html(CSS)

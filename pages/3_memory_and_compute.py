@@ -8,11 +8,11 @@ import streamlit as st
 
 from pages.shared.compute_counted import count_it
 from pages.shared.compute_story import chapter_against_exact, crossings, experts_or_dense, prediction, takeaway
-from pages.shared.costs import LAB, Costs, controls, opened_figure, show_cards, show_dials, show_live_chart
+from pages.shared.costs import LAB, Costs, controls, show_cards, show_dials, show_live_chart
 from pages.shared.html import fill
 from pages.shared.language import t
 from pages.shared.link import write_link
-from pages.shared.opened_estimate import show_estimate
+from pages.shared.opened_estimate import show_what_was_clicked
 
 PAGE = "memory_and_compute"
 CSS = Path(__file__).resolve().parent.parent / "assets" / "costs.css"
@@ -66,9 +66,7 @@ def laboratory() -> None:
             chapter_against_exact(costs.made)
     takeaway(costs.made)
     write_link(PAGE)
-    figure = opened_figure()
-    if figure is not None:
-        show_estimate(figure, costs.made)
+    show_what_was_clicked(costs.made)
 
 
 st.html(CSS)

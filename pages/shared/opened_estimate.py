@@ -11,6 +11,7 @@ from core.estimate import fit, floors, flops, kv, weights
 from core.estimate.derivation import Derivation
 from core.estimate.derivations import derivations
 from core.estimate.estimate import Estimate
+from pages.shared.costs import opened_figure
 from pages.shared.html import Html, fill, join
 from pages.shared.numbers import gap_percent
 from pages.shared.opened_parts import (
@@ -44,6 +45,13 @@ CODE: dict[str, tuple[Callable[..., Any], ...]] = {
 # Two figures of one thing; the second is the reference.
 COMPARED = {"decode.flops_chapter": "decode.flops_exact", "prefill.flops_chapter": "prefill.flops_exact"}
 COMPARED |= {exact: chapter for chapter, exact in COMPARED.items()}
+
+
+def show_what_was_clicked(made: Estimate) -> None:
+    """Opens the figure whose card was just clicked, if one was."""
+    figure = opened_figure()
+    if figure is not None:
+        show_estimate(figure, made)
 
 
 def show_estimate(figure: str, made: Estimate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from html import unescape
 from itertools import product
 from typing import Any
@@ -16,10 +17,11 @@ from core.estimate.estimate import Estimate, Request, estimate
 from core.estimate.fit import rank_weight_bytes
 from core.words import sentence
 from pages.shared.numbers import count, milliseconds, scaled_bytes
-from tests.pages.conftest import FRAME
-from tests.pages.screen import html
+from tests.pages.screen import arrive, html
 
 PLANNER = "8_planner.py"
+follow = partial(arrive, PLANNER)
+"""A session that began with a link, on the planner."""
 LINK = {
     "models": "deepseek-v3,gemma-3-4b,llama-3.1-8b",
     "accelerators": "rtx-4080,h100-sxm",
@@ -30,18 +32,6 @@ LINK = {
     "kv_dtype": "q8_0",
     "memory_fraction": "0.85",
 }
-
-
-def follow(language: str, **link: str) -> AppTest:
-    """A session that began with a link, on the planner."""
-    session = AppTest.from_file(str(FRAME), default_timeout=60)
-    session.query_params["lang"] = language
-    for name, word in link.items():
-        session.query_params[name] = word
-    session.run()
-    session.switch_page(PLANNER).run()
-    assert not session.exception
-    return session
 
 
 def expected(link: dict[str, str]) -> list[Estimate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from typing import Any
@@ -9,8 +10,27 @@ from typing import Any
 from streamlit.testing.v1 import AppTest
 
 from pages.shared import stage, wire
+from tests.pages.conftest import FRAME
 
 Step = dict[str, Any]
+
+
+def arrive(page: str, language: str, /, **link: str) -> AppTest:
+    """A session that began with a link, on a page."""
+    session = AppTest.from_file(str(FRAME), default_timeout=120)
+    session.query_params["lang"] = language
+    for name, word in link.items():
+        session.query_params[name] = word
+    session.run()
+    session.switch_page(page).run()
+    assert not session.exception
+    return session
+
+
+def parts(session: AppTest) -> dict[str, dict[str, Any]]:
+    """What the components of an estimate page were given, by their keys."""
+    given = [json.loads(component.proto.json) for component in session.get("bidi_component")]
+    return {part["key"]: part for part in given}
 
 
 def html(session: AppTest) -> str:

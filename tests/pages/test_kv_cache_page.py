@@ -17,16 +17,10 @@ from core.estimate.query import asked
 from core.words import LANGUAGES, sentence
 from pages.shared import kv_wrong, numbers
 from pages.shared.kv_story import PAGE_SIZES
-from tests.pages.screen import html, text
+from tests.pages.screen import html, parts, text
 
 OpenPage = Callable[..., AppTest]
 PAGE = "2_kv_cache.py"
-
-
-def parts(session: AppTest) -> dict[str, Any]:
-    """What each component was given, by its key."""
-    given = [json.loads(component.proto.json) for component in session.get("bidi_component")]
-    return {part["key"]: part for part in given}
 
 
 def words_of(session: AppTest) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -14,9 +15,11 @@ from pages.shared.prompts import default_prompt
 from pages.shared.resources import shelf
 from pages.shared.setting import Setting
 from pages.shared.settings import SETTINGS
-from tests.pages.conftest import FRAME, PREFILL_AND_DECODE
+from tests.pages.conftest import PREFILL_AND_DECODE
+from tests.pages.screen import arrive
 
 OpenPage = Callable[..., AppTest]
+follow = partial(arrive, PREFILL_AND_DECODE)
 
 # For each setting of page 1 and the frame a word that is not the default, and what st.session_state then holds.
 OTHER = {
@@ -91,18 +94,6 @@ NONSENSE = {
     "memory_fraction": ["0", "1.1", "nan", ""],
 }
 CASES = [(setting, word) for setting in SETTINGS for word in NONSENSE.get(setting.name, [])]
-
-
-def follow(lang: str, **link: str) -> AppTest:
-    """A session that began with a link, on page 1."""
-    session = AppTest.from_file(str(FRAME), default_timeout=120)
-    session.query_params["lang"] = lang
-    for name, word in link.items():
-        session.query_params[name] = word
-    session.run()
-    session.switch_page(PREFILL_AND_DECODE).run()
-    assert not session.exception
-    return session
 
 
 def address(session: AppTest) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from functools import partial
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -21,10 +21,10 @@ from core.words import catalogue as words
 from pages.shared.charts import CHARTS, say_in
 from pages.shared.compute_story import CHOICES, GUESS_MODEL, MOE_MODEL, parting
 from pages.shared.numbers import count, percent
-from tests.pages.conftest import FRAME
-from tests.pages.screen import text
+from tests.pages.screen import arrive, parts, text
 
 PAGE = "3_memory_and_compute.py"
+follow = partial(arrive, PAGE)
 LINK = {
     "model": "llama-3.1-8b",
     "batch": "4",
@@ -36,24 +36,6 @@ LINK = {
     "accelerator": "h100-sxm",
     "causal": "1",
 }
-
-
-def follow(language: str, **link: str) -> AppTest:
-    """A session that began with a link, on page 3."""
-    session = AppTest.from_file(str(FRAME), default_timeout=60)
-    session.query_params["lang"] = language
-    for name, word in link.items():
-        session.query_params[name] = word
-    session.run()
-    session.switch_page(PAGE).run()
-    assert not session.exception
-    return session
-
-
-def parts(session: AppTest) -> dict[str, dict[str, Any]]:
-    """What the page's components are given, by key."""
-    given = [json.loads(component.proto.json) for component in session.get("bidi_component")]
-    return {data["key"]: data for data in given}
 
 
 def said(language: str, key: str, **values: object) -> str:
