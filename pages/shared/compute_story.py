@@ -14,6 +14,7 @@ from core.estimate.gaps import Gap, decode_gap, prefill_gap
 from core.estimate.shape import Attention
 from pages.shared.compute_charts import attention_share
 from pages.shared.costs import other_model
+from pages.shared.guess import guess, reveal
 from pages.shared.html import Html, fill, join
 from pages.shared.html_parts import card, note, row, table
 from pages.shared.language import t
@@ -29,15 +30,7 @@ def prediction() -> None:
     """Where attention overtakes the weights: guessed first, then reckoned."""
     shape = catalogue.shape(GUESS_MODEL)
     named = {choice: t("costs.about_tokens", n=count(choice)) for choice in CHOICES}
-    said = st.radio(
-        t("costs.guess_compute", model=shape.name),
-        CHOICES,
-        index=None,
-        format_func=named.__getitem__,
-        key="cost_guess_compute",
-        horizontal=True,
-        persist_state="session",
-    )
+    said = guess(t("costs.guess_compute", model=shape.name), named, "cost_guess_compute")
     if said is not None:
         key = "guess_right" if said == answer() else "guess_wrong"
         why = t(
@@ -47,7 +40,7 @@ def prediction() -> None:
             chapter=count(attention_equals_2p(shape)),
             exact=count(attention_is_half(shape) or 0),
         )
-        st.html(fill('<p class="tbt-notice tbt-info">{verdict} {why}</p>', verdict=t(f"costs.{key}"), why=why))
+        reveal(f"{t(f'costs.{key}')} {why}")
 
 
 def answer() -> int:

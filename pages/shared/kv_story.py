@@ -12,6 +12,7 @@ from core.estimate.kv import kv_bytes, kv_bytes_per_token, kv_derivation
 from core.estimate.plain import as_text
 from core.estimate.query import shape_numbers
 from pages.shared.costs import NUMBERS, Costs
+from pages.shared.guess import guess, reveal
 from pages.shared.html import fill, join
 from pages.shared.html_parts import card, note, row, table
 from pages.shared.language import t
@@ -37,21 +38,13 @@ def prediction() -> None:
         dtype=BF16_KV,
     )
     choices = {value: scaled_bytes(value, units()) for value in (right // 4, right // 2, right, 2 * right)}
-    said = st.radio(
-        asked,
-        list(choices),
-        index=None,
-        format_func=choices.__getitem__,
-        key="cost_guess_kv",
-        horizontal=True,
-        persist_state="session",
-    )
+    said = guess(asked, choices, "cost_guess_kv")
     if said is not None:
         key = "guess_right" if said == right else "guess_wrong"
         opened = kv_derivation(shape, n_tokens=1)
         values = as_text(opened, str).split(" = ")[2].replace("·", " · ")
         why = t("costs.guess_kv_why", values=values, bytes=count(right), right=scaled_bytes(right, units()))
-        st.html(fill('<p class="tbt-notice tbt-info">{verdict} {why}</p>', verdict=t(f"costs.{key}"), why=why))
+        reveal(f"{t(f'costs.{key}')} {why}")
 
 
 def findings(costs: Costs) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from core.estimate import catalogue
 from core.estimate.accelerators import accelerator_named
 from core.estimate.estimate import Request
-from pages.shared.html import fill
+from pages.shared.guess import guess as ask
+from pages.shared.guess import reveal
 from pages.shared.language import t
 from pages.shared.numbers import count, scaled_bytes
 from pages.shared.planner import Plan, PlannedModel, PlannerRow, planner_rows
@@ -23,19 +22,11 @@ def guess() -> None:
     row = asked()
     card, memory = row.accelerator.name, scaled_bytes(row.memory_bytes, units())
     named = {choice: t("planner.guess_none") if choice == 0 else count(choice) for choice in CHOICES}
-    said = st.radio(
-        t("planner.guess", model=row.model, dtype="bf16", context=count(CONTEXT), card=card, memory=memory),
-        CHOICES,
-        index=None,
-        format_func=named.__getitem__,
-        key="plan_guess",
-        horizontal=True,
-        persist_state="session",
-    )
+    question = t("planner.guess", model=row.model, dtype="bf16", context=count(CONTEXT), card=card, memory=memory)
+    said = ask(question, named, "plan_guess")
     if said is not None:
         verdict = t("planner.guess_right" if said == answer(row) else "planner.guess_wrong", answer=answer_words(row))
-        text = t("planner.guess_answer", verdict=verdict, why=_why(row))
-        st.html(fill('<p class="tbt-notice tbt-info" role="status">{text}</p>', text=text))
+        reveal(t("planner.guess_answer", verdict=verdict, why=_why(row)))
 
 
 def asked() -> PlannerRow:
