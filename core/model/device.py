@@ -42,12 +42,8 @@ class Device:
         """Bytes a model could still take on the device; None where the system does not say."""
         if self.kind == "cuda":
             return torch.cuda.mem_get_info(self.torch_device)[0]
-        try:
-            lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        except OSError:
-            return None
-        kibibytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
-        return None if kibibytes is None else kibibytes * 1024
+        known = [free for free in (_available_bytes(), _container_bytes()) if free is not None]
+        return min(known, default=None)
 
     def reset_peak_memory(self) -> None:
         """Starts a new peak; only CUDA keeps one."""
@@ -57,6 +53,25 @@ class Device:
     def peak_memory_bytes(self) -> int | None:
         """The most bytes allocated on the device since the last reset; None where the device does not keep count."""
         return torch.cuda.max_memory_allocated(self.torch_device) if self.kind == "cuda" else None
+
+
+def _available_bytes() -> int | None:
+    """What Linux says a program could still take without swapping."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    kibibytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kibibytes is None else kibibytes * 1024
+
+
+def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """What is left of the limit that a container's control group sets; None where there is none."""
+    try:
+        most, used = ((group / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return None
+    return max(0, int(most) - int(used)) if most.isdecimal() and used.isdecimal() else None
 
 
 @dataclass

@@ -37,8 +37,8 @@ class KVCache:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the tensors that hold the cached positions, summed over the layers as they are."""
-        return sum(layer[:, : self._n_tokens].nbytes for layer in self._layers)
+        """Bytes of the cached positions: their share of the tensors as they are, summed over the layers."""
+        return self.reserved_bytes // max(1, self.reserved_tokens) * self._n_tokens
 
     @property
     def reserved_bytes(self) -> int:
@@ -65,7 +65,8 @@ class KVCache:
             return
         n_blocks = -(-needed // self.block_tokens)
         for index, old in enumerate(self._layers):
-            grown = old.new_empty(old.shape[0], n_blocks * self.block_tokens, old.shape[2])
+            # Zeros: attention reads whole blocks, and what has weight 0 must be a number.
+            grown = old.new_zeros(old.shape[0], n_blocks * self.block_tokens, old.shape[2])
             grown[:, : self._n_tokens] = old[:, : self._n_tokens]
             self._layers[index] = grown
 
@@ -78,6 +79,19 @@ class KVCache:
         storage = self._layers[layer]
         storage.narrow(1, self._n_tokens, n_new).copy_(keys_values.transpose(0, 1))
         return storage.narrow(1, 0, self._n_tokens + n_new)
+
+    def next_place(self, layer: int) -> Tensor:
+        """Where a layer's keys and values of the one next position go, behind what is cached: a view [2·n_kv, d_h]."""
+        return self._layers[layer].select(1, self._n_tokens)
+
+    def with_next(self, layer: int) -> Tensor:
+        """All of a layer and its next position, keys and values apart: a view [2, n_kv, n + 1, d_h]."""
+        return self.blocks(layer, self._n_tokens + 1)
+
+    def blocks(self, layer: int, n_tokens: int) -> Tensor:
+        """A layer's first `n_tokens` places, cached or not, keys and values apart: a view [2, n_kv, n_tokens, d_h]."""
+        storage = self._layers[layer]
+        return storage.view(2, self.config.n_kv_heads, *storage.shape[1:]).narrow(2, 0, n_tokens)
 
     def commit(self, n_new: int) -> None:
         """Counts `n_new` positions as cached: every layer has written them."""

@@ -2,22 +2,23 @@
 
 A decode step is a handful of matrix–vector products; how the matrix lies in memory decides whether the processor reads
 it at full speed. Measured on two AVX-512 cores, all products of SmolLM2-135M for one row, plain `F.linear` against
-the layouts below: fp32 44 → 25 ms, bf16 19 → 13 ms, fp16 8.7 → 9.9 ms, and for 64 rows fp16 451 → 136 ms. So on an
+the layouts below: fp32 44 → 25 ms, bf16 19 → 13 ms, fp16 8.7 → 9.9 ms, and for 64 rows fp16 451 → 88 ms. So on an
 x86 CPU:
 
 * fp16 weights go into FBGEMM's layout and meet fp32 activations (nothing but the weights is rounded),
 * fp32 and bf16 weights go into oneDNN's blocked layout,
 * everything else (other processors, CUDA, MPS, training, counting FLOP) takes the plain product.
 
-Both layouts are reached through operators that torch itself uses for its own compiled graphs; where a build lacks
-them, `pack` falls back to the plain product.
+Both layouts are reached through operators that torch itself uses for its quantised and its compiled models; where a
+build lacks them, `pack` falls back to the plain product. In both, a row's result does not depend on the rows beside it.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Protocol
 
@@ -28,7 +29,8 @@ from torch import Tensor
 # oneDNN lays the blocks out for an expected number of rows; measured for 1, 2, 4, 16 and 64 rows, a hint of 32 was
 # best or equal at each of them.
 EXPECTED_ROWS = 32
-ROWS_WORTH_A_THREAD = 8
+# From so many rows on, fp16 products are shared out over the cores; see `n_torch_threads`.
+MANY_ROWS = 4
 
 
 class Product(Protocol):
@@ -56,34 +58,23 @@ class PlainProduct:
 class HalfProduct:
     """fp16 weights in FBGEMM's layout, multiplied with fp32 activations and summed in fp32.
 
-    FBGEMM's product runs in the thread that calls it. One row is read from memory as fast by one core as by two, and
-    needs no second one; many rows are shared out over a pool of threads, one a core.
+    The outputs are shared out over torch's threads, as many as are set (`use_threads`).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float16) -> None:
-        self._packed = torch.fbgemm_pack_gemm_matrix_fp16(weight.float())  # FBGEMM rounds while it packs
-        self._bias = None if bias is None else bias.float()
+        operators = torch.ops.quantized
+        # FBGEMM rounds while it packs.
+        self._packed = operators.linear_prepack_fp16(weight.float(), None if bias is None else bias.float())
+        self._multiply = operators.linear_dynamic_fp16.default
         self.n_bytes = weight.numel() * dtype.itemsize
 
     def __call__(self, x: Tensor) -> Tensor:
-        n_rows = x.numel() // x.shape[-1]
-        n_parts = min(available_cores(), n_rows // ROWS_WORTH_A_THREAD)
-        if n_parts < 2:
-            return self._multiply(x)
-        parts = x.flatten(0, -2).tensor_split(n_parts)
-        others = [half_pool().submit(self._multiply, part) for part in parts[1:]]
-        mine = self._multiply(parts[0])
-        return torch.cat([mine, *(other.result() for other in others)]).view(*x.shape[:-1], -1)
-
-    @torch.inference_mode()
-    def _multiply(self, x: Tensor) -> Tensor:
-        return torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self._bias)
-
-
-@cache
-def half_pool() -> ThreadPoolExecutor:
-    """The threads that share out large fp16 products, beside the one that asks."""
-    return ThreadPoolExecutor(max(1, available_cores() - 1), thread_name_prefix="half-product")
+        if x.dim() == 1:  # the operator wants rows
+            return self(x[None])[0]
+        # Else torch asks the packed weights for an override of the operator: 8 of a call's 11 µs, 121 times a step.
+        with torch._C.DisableTorchFunctionSubclass():
+            y: Tensor = self._multiply(x, self._packed)
+        return y
 
 
 @cache
@@ -94,13 +85,37 @@ def available_cores() -> int:
     return max(1, min(cores, int(limit))) if limit.isdecimal() else cores
 
 
-def n_torch_threads(dtype: torch.dtype) -> int:
-    """How many threads torch's own operators should use on the CPU for weights of `dtype`.
+def n_torch_threads(dtype: torch.dtype, n_rows: int = 1) -> int:
+    """How many threads torch's operators should use on the CPU in a pass of `n_rows` rows with weights of `dtype`.
 
-    With FBGEMM's fp16 products one: what is left is small, and a barrier of two threads costs more than it brings
-    (12.8 against 13.6 ms a decode step alone, and twenty times that when another program takes one of the cores).
+    With few rows of fp16 one: all other operators are small, and the products gain 2 ms a step from a second core while
+    it is free, but lose ten times that at their barriers when another program takes it. Many rows gain what a core
+    brings (16 rows, two cores: 49 → 27 ms), as do fp32 and bf16 always.
     """
-    return 1 if dtype == torch.float16 and has_half_product() else available_cores()
+    few = n_rows < MANY_ROWS and dtype == torch.float16 and has_half_product()
+    return 1 if few else available_cores()
+
+
+def use_threads(dtype: torch.dtype, n_rows: int) -> None:
+    """Sets the threads for what comes next in this thread; 0.2 µs, so every pass does it anew."""
+    torch.set_num_threads(1 if _alone.is_set else n_torch_threads(dtype, n_rows))
+
+
+class _Alone(threading.local):
+    is_set = False
+
+
+_alone = _Alone()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it, in this thread, passes of any size use one thread: the other cores are at work on others."""
+    before, _alone.is_set = _alone.is_set, True
+    try:
+        yield
+    finally:
+        _alone.is_set = before
 
 
 class BlockedProduct:
@@ -145,11 +160,7 @@ def _works(product: type[HalfProduct] | type[BlockedProduct], dtype: torch.dtype
     """Tries the layout on a small matrix: it must run, and agree with the plain product."""
     weight = torch.arange(48.0).reshape(6, 8).sub(20).div(64)
     x = torch.linspace(-1, 1, 8).reshape(1, 8)
-    with warnings.catch_warnings():
-        # torch says once a process that FBGEMM's operators will move; the version is pinned, and a torch without
-        # them is found out right here.
-        warnings.simplefilter("ignore")
-        try:
-            return torch.allclose(product(weight, None, dtype)(x), x @ weight.T, atol=1e-2)
-        except (RuntimeError, AttributeError, NotImplementedError):
-            return False
+    try:
+        return torch.allclose(product(weight, None, dtype)(x), x @ weight.T, atol=1e-2)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False

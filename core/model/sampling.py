@@ -24,6 +24,7 @@ TokenIds = npt.NDArray[np.int64]
 
 # Below this the runner-up would need a logit within about 1e-4 of the best to be drawn once in 20,000 times.
 GREEDY_BELOW = 1e-5
+RANKED_IN_GROUPS_OF = 256
 FIRST_LOOK = 64
 LOOK_FURTHER = 16
 SEED_LIMIT = 2**64
@@ -103,10 +104,19 @@ class _Ranking:
                 found = np.arange(size)
             else:
                 # Everything that ties with the last place comes along, so the order of ties is ours, not topk's.
-                threshold = torch.topk(torch.from_numpy(self._scores), count).values[-1].item()
+                threshold = _reached_by(self._scores, count)
                 found = np.flatnonzero(self._scores >= threshold)
             self._ids = found[np.argsort(-self._scores[found], kind="stable")]
         return self._ids[:count]
+
+
+def _reached_by(scores: Scores, count: int) -> float:
+    """A score that at least `count` tokens reach: the lowest of as many groups' best, a third of topk's time."""
+    n_groups = len(scores) // RANKED_IN_GROUPS_OF
+    if count > n_groups:
+        return float(torch.topk(torch.from_numpy(scores), count).values[-1])
+    best = scores[: n_groups * RANKED_IN_GROUPS_OF].reshape(n_groups, -1).max(1)
+    return float(np.partition(best, -count)[-count])
 
 
 class Filtered:
@@ -121,10 +131,8 @@ class Filtered:
         """`raw`: the model's logits [usable]; `scores`: the same after the repetition penalty (or `raw` itself)."""
         self._raw, self._scores, self._config = raw, scores, config
         self._ranking = _Ranking(scores)
-        if config.is_greedy:
+        if config.is_greedy:  # needs no weights: its one token has all of it
             best = int(scores.argmax())
-            self._weights = np.zeros(len(scores))
-            self._weights[best] = 1.0
             self._kept: TokenIds | None = np.array([best])
             self.best_score = float(scores[best])
             self.kept_count, self.kept_mass, self.kept_total = 1, 1.0, 1.0
@@ -159,7 +167,9 @@ class Filtered:
 
     def probability_kept(self, token_id: int) -> float:
         """The probability this token is drawn with; 0 when it is filtered away."""
-        return float(self._weights[token_id]) / self.kept_total if self.keeps(token_id) else 0.0
+        if not self.keeps(token_id):
+            return 0.0
+        return 1.0 if self._config.is_greedy else float(self._weights[token_id]) / self.kept_total
 
     def keeps(self, token_id: int) -> bool:
         """Whether the filters keep this token."""
@@ -193,6 +203,8 @@ class Filtered:
 
     def draw(self, u: float) -> int:
         """The token at `u` in [0, 1) of the kept probabilities laid end to end, most likely first."""
+        if self._kept is not None and self.kept_count == 1:
+            return int(self._kept[0])
         target = u * self.kept_total
         look = min(FIRST_LOOK, self.kept_count)
         while True:
@@ -285,8 +297,4 @@ def choose(
     n_tokens: int,
 ) -> int:
     """The next token at context length `n_tokens`. Greedy looks for the best logit and computes no probability."""
-    raw = _usable_logits(logits, n_usable)
-    scores = penalised(raw, config, seen_ids)
-    if config.is_greedy:
-        return int(scores.argmax())
-    return Filtered(raw, scores, config).choose(n_tokens)
+    return filter_probabilities(logits, config, seen_ids, n_usable).choose(n_tokens)

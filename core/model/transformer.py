@@ -20,10 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.model import parameters
-from core.model.attention import attend, attend_within, new_workspaces
+from core.model.attention import attend_within
+from core.model.cached_attention import CachedAttention
 from core.model.config import ModelConfig
 from core.model.kv_cache import KVCache
-from core.model.products import PlainProduct, Product, pack
+from core.model.products import PlainProduct, Product, pack, use_threads
 from core.model.rotary import inverse_frequencies
 
 CPU = torch.device("cpu")
@@ -32,8 +33,8 @@ CPU = torch.device("cpu")
 class Probe(Protocol):
     """What a recorder sees while a pass runs; it belongs to the pass, never to the model."""
 
-    def saw_queries(self, layer: int, queries: Tensor) -> None:
-        """The rotated queries [B, n_new, h, d_h] of one layer."""
+    def saw(self, layer: int, queries: Tensor, keys_values: Tensor) -> None:
+        """One layer's rotated queries [B, n_new, h, d_h], and rotated keys, then values [B, n_new, 2·n_kv, d_h]."""
         ...
 
 
@@ -68,6 +69,7 @@ class Transformer:
         packed: bool = True,
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
+        self._packed = packed
         self.activation_dtype = torch.float32 if device.type == "cpu" else dtype
 
         def product(weight: Tensor, bias: Tensor | None = None) -> Product:
@@ -132,25 +134,23 @@ class Transformer:
         kept. Returns the residual stream [B, n_new, d] after the last layer.
         """
         batch, n_new = ids.shape
+        self._use_threads(batch * n_new)
         starts = [0] * batch if caches is None else [cache.n_tokens for cache in caches]
         for cache in caches or ():
             cache.reserve(n_new)
-        workspaces = new_workspaces(caches or (), n_new, self.activation_dtype)
+        cached = None if caches is None else CachedAttention(caches, n_new, self.activation_dtype, padded=self._packed)
         cos, sin = self._rotations(starts, n_new)
         x = self.embedding[ids.flatten()].to(self.activation_dtype)  # (B, n_new) → (R, d)
         for index, layer in enumerate(self.layers):
             queries, keys_values = self._queries_keys_values(layer, x, cos, sin)
             if probe is not None:
-                probe.saw_queries(index, queries.unflatten(0, (batch, n_new)))
-            if caches is None:
+                probe.saw(index, *(heads.unflatten(0, (batch, n_new)) for heads in (queries, keys_values)))
+            if cached is None:
                 attended = attend_within(
                     queries.unflatten(0, (batch, n_new)), keys_values.unflatten(0, (batch, n_new))
                 ).flatten(0, 1)
-            elif batch == 1:
-                attended = attend(queries, caches[0].write(index, keys_values), workspaces[0])
             else:
-                sequences = zip(queries.split(n_new), keys_values.split(n_new), caches, workspaces, strict=True)
-                attended = torch.cat([attend(q, cache.write(index, kv), room) for q, kv, cache, room in sequences])
+                attended = cached.attend(index, queries, keys_values)
             x = x + layer.attention_out(attended.flatten(1))  # (R, h, d_h) → (R, d)
             x = x + self._mlp(layer, x)
         for cache in caches or ():
@@ -159,6 +159,7 @@ class Transformer:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The head: [..., d] → fp32 logits [..., vocab]."""
+        self._use_threads(hidden.numel() // hidden.shape[-1])
         return self.head(self._norm(hidden, self.final_norm)).float()
 
     @property
@@ -170,6 +171,10 @@ class Transformer:
     def new_cache(self) -> KVCache:
         """An empty cache in the model's dtype, for one run."""
         return KVCache(self.config, dtype=self.dtype, device=self.device)
+
+    def _use_threads(self, n_rows: int) -> None:
+        if self.device.type == "cpu":
+            use_threads(self.dtype, n_rows)
 
     def _rotations(self, starts: Sequence[int], n_new: int) -> tuple[Tensor, Tensor]:
         """Cosine and signed sine [R, 1, 2, d_h/2] of each new position's angles, in fp32."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +19,9 @@ from core.model.products import (
     available_cores,
     has_blocked_product,
     has_half_product,
+    n_torch_threads,
     pack,
+    use_threads,
 )
 
 # Relative to the size of the sums: what a dtype's weights (and, for bf16, inputs and outputs) may be rounded by.
@@ -83,31 +85,40 @@ def test_weights_are_rounded_once_to_their_dtype(dtype: torch.dtype) -> None:
         assert product.n_bytes == 9 * 11 * dtype.itemsize
 
 
+@pytest.fixture
+def torch_threads() -> Any:
+    """Sets how many threads torch's operators use, and sets it back."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("n_cores", [1, 2, 3, 64])
-@pytest.mark.parametrize("n_rows", [1, 7, 8, 15, 16, 17, 24, 33, 200])
-def test_rows_shared_out_over_cores_come_back_in_order(
-    monkeypatch: pytest.MonkeyPatch, n_rows: int, n_cores: int
-) -> None:
-    monkeypatch.setattr(products, "available_cores", lambda: n_cores)
-    weight, bias = random(17, 31, seed=1).half(), random(17, seed=2).half()
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 8, 17, 33, 200])
+def test_a_row_gives_the_same_whatever_is_beside_it(torch_threads: Any, n_rows: int, n_cores: int) -> None:
+    """Exactly, however many rows and cores share the product: a run does not notice who shares its pass."""
+    weight, bias = random(130, 31, seed=1).half(), random(130, seed=2).half()
     x = random(n_rows, 31, seed=3)
+    torch_threads(1)
     one_by_one = torch.cat([packed(weight, bias)(row[None]) for row in x])
-    torch.testing.assert_close(packed(weight, bias)(x), one_by_one, rtol=0, atol=1e-5)
-    assert packed(weight, bias)(x.view(1, n_rows, 31)).shape == (1, n_rows, 17)
+    torch_threads(n_cores)
+    assert torch.equal(packed(weight, bias)(x), one_by_one)
+    assert packed(weight, bias)(x.view(1, n_rows, 31)).shape == (1, n_rows, 130)
 
 
-def test_a_failure_in_another_core_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("works", [True, False])
+def test_few_rows_of_halves_take_one_core_and_many_take_all(
+    monkeypatch: pytest.MonkeyPatch, torch_threads: Any, works: bool
+) -> None:
     monkeypatch.setattr(products, "available_cores", lambda: 2)
-    product = HalfProduct(random(17, 31, seed=1), None)
-
-    def fails_elsewhere(x: Tensor) -> Tensor:
-        if threading.current_thread().name.startswith("half-product"):
-            raise MemoryError("elsewhere")
-        return torch.zeros(len(x), 17)
-
-    monkeypatch.setattr(product, "_multiply", fails_elsewhere)
-    with pytest.raises(MemoryError):
-        product(random(32, 31, seed=2))
+    monkeypatch.setattr(products, "has_half_product", lambda: works)
+    few = [n_torch_threads(torch.float16, n_rows) for n_rows in range(1, products.MANY_ROWS)]
+    assert set(few) == {1 if works else 2}
+    assert n_torch_threads(torch.float16, products.MANY_ROWS) == n_torch_threads(torch.float16, 64) == 2
+    assert n_torch_threads(torch.float32) == n_torch_threads(torch.bfloat16) == n_torch_threads(torch.float32, 64) == 2
+    for n_rows in (64, 1):
+        use_threads(torch.float16, n_rows)
+        assert torch.get_num_threads() == n_torch_threads(torch.float16, n_rows)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +141,7 @@ def test_any_number_of_axes(dtype: torch.dtype) -> None:
     y = product(x)
     assert y.shape == (2, 3, 6)
     torch.testing.assert_close(y.view(6, 6), product(x.view(6, 10)), rtol=0, atol=1e-5)
+    torch.testing.assert_close(product(x[0, 0]), y[0, 0], rtol=0, atol=1e-5)
     strided = random(10, 4, seed=3).T  # rows that do not lie one behind the other
     torch.testing.assert_close(product(strided), product(strided.contiguous()), rtol=0, atol=1e-5)
 
@@ -160,7 +172,7 @@ class Missing:
     def __init__(self, problem: type[Exception]) -> None:
         self.problem = problem
 
-    def __call__(self, *_: object, **__: object) -> None:
+    def default(self, *_: object) -> None:
         raise self.problem("not in this build")
 
 
@@ -168,7 +180,7 @@ class Missing:
 def test_without_fbgemm_halves_take_the_plain_product(
     monkeypatch: pytest.MonkeyPatch, problem: type[Exception]
 ) -> None:
-    monkeypatch.setattr(torch, "fbgemm_linear_fp16_weight_fp32_activation", Missing(problem))
+    monkeypatch.setattr(torch.ops.quantized, "linear_dynamic_fp16", Missing(problem))
     has_half_product.cache_clear()
     assert not has_half_product()
     weight = random(17, 31, seed=1).half()
@@ -177,17 +189,17 @@ def test_without_fbgemm_halves_take_the_plain_product(
     torch.testing.assert_close(packed(weight)(x).double(), exact(x, weight, None), rtol=0, atol=0.05)
 
 
-def test_without_the_name_itself_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch, "fbgemm_pack_gemm_matrix_fp16")
-    has_half_product.cache_clear()
-    assert not has_half_product() and isinstance(packed(random(3, 4, seed=1).half()), PlainProduct)
-
-
 class NoOperators:
-    """torch.ops.mkldnn of a build without oneDNN."""
+    """torch.ops.mkldnn of a build without oneDNN, torch.ops.quantized of one without FBGEMM."""
 
     def __getattr__(self, name: str) -> object:
         raise AttributeError(f"no operator {name} in this build")
+
+
+def test_without_the_name_itself_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops, "quantized", NoOperators())
+    has_half_product.cache_clear()
+    assert not has_half_product() and isinstance(packed(random(3, 4, seed=1).half()), PlainProduct)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -201,7 +213,8 @@ def test_without_onednn_the_plain_product_serves(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_layout_that_computes_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "fbgemm_linear_fp16_weight_fp32_activation", lambda x, *_: torch.zeros(len(x), 6))
+    wrong = SimpleNamespace(default=lambda x, _: torch.zeros(len(x), 6))
+    monkeypatch.setattr(torch.ops.quantized, "linear_dynamic_fp16", wrong)
     has_half_product.cache_clear()
     assert not has_half_product()
 
