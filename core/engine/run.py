@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -74,6 +76,21 @@ class Run:
         return [*self.prompt_ids, *self.output_ids]
 
     @property
+    def n_to_cache(self) -> int:
+        """Positions that its steps have put in the cache: all but the newest token, whose keys are not computed yet."""
+        return len(self.prompt_ids) + max(0, len(self.output_ids) - 1) if self.steps else 0
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the cache holds what the steps put in it; a run without a cache lacks nothing."""
+        return self.cache is None or self.cache.n_tokens == self.n_to_cache
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes it holds beside its record: the cache in whole blocks, and the queries that are kept with it."""
+        return (0 if self.cache is None else self.cache.reserved_bytes) + sum(q.nbytes for q in self.queries)
+
+    @property
     def stopped(self) -> Stop | None:
         """Why no further token will come; None while one can."""
         if not self.steps:
@@ -103,6 +120,11 @@ class Run:
         """Ends the run's work: a pass over its prefix stops at the next layer with `Interrupted`, as do later ones."""
         self._interrupted = True
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether `interrupt` was called."""
+        return self._interrupted
+
     def check_interrupt(self) -> None:
         """Raises Interrupted once `interrupt` was called."""
         if self._interrupted:
@@ -119,15 +141,35 @@ class Run:
             self.steps.pop()
             self.settle()
 
-    def settle(self) -> None:
-        """Makes tokens, text and cache agree with the recorded steps: what belongs to no finished step goes."""
+    def drop_cache(self) -> None:
+        """Gives the memory back and keeps tokens and record; the next step begins with a refill."""
         if self.cache is not None:
-            self.cache.truncate(sum(step.new_positions for step in self.steps))
-        del self.queries[len(self.steps) :]
+            self.cache.truncate(0)
+        self.queries = []
+
+    @contextmanager
+    def whole_steps(self) -> Iterator[None]:
+        """A step that fails half-way leaves the run as it was: no positions and no token without a record."""
+        try:
+            yield
+        except BaseException:
+            self.settle()
+            raise
+
+    def settle(self) -> None:
+        """Makes tokens, text and cache agree with the recorded steps: what belongs to no finished step goes.
+
+        A cache that lacks positions of finished steps is dropped as a whole.
+        """
         self.output_ids = [step.sampled.token_id for step in self.steps if step.sampled]
         self._stream = self._new_stream()
         for token_id in self.output_ids:
             self._stream.push(token_id)
+        if self.cache is not None and self.cache.n_tokens < self.n_to_cache:
+            self.drop_cache()
+        elif self.cache is not None:
+            self.cache.truncate(self.n_to_cache)
+        del self.queries[len(self.steps) :]
 
     def attention(self, step: int, layer: int, head: int) -> AttentionRow:
         """The attention of a past step's newest position in any layer and head, from cached keys and kept queries.

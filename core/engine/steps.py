@@ -8,28 +8,21 @@ ValueError before anything runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import accumulate
+from contextlib import ExitStack
+from itertools import chain
 
 import torch
 from torch import Tensor
 
+from core.engine.finish import Pass, finish
+from core.engine.prefix import PrefixPass
 from core.engine.recorder import Recorder
 from core.engine.run import Run, RunConfig
-from core.engine.trace import Phase, Sampled, StepEvent, Trace
-from core.estimate.flops import (
-    attended_pairs,
-    decode_flops_chapter,
-    head_flops,
-    layers_flops,
-    prefill_flops_chapter,
-)
-from core.estimate.kv import kv_bytes
+from core.engine.shares import in_shares, shares, shares_of_a_pass
+from core.engine.trace import Phase, StepEvent, Trace
 from core.model.device import Stopwatch
 from core.model.kv_cache import KVCache
 from core.model.load import LanguageModel
-from core.model.sampling import choose, filter_probabilities
 
 
 def prefill(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
@@ -38,8 +31,9 @@ def prefill(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
     Raises ValueError for a run that has no cache or whose cache is not empty.
     """
     _check(model, runs)
-    caches = [_cache_of(run, 0) for run in runs]
-    return [_whole_prefix(model, run, cache, Phase.PREFILL) for run, cache in zip(runs, caches, strict=True)]
+    for run in runs:
+        _cache_of(run, 0)
+    return [_whole_prefix(run) for run in runs]
 
 
 def recompute_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
@@ -48,7 +42,7 @@ def recompute_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepE
     Keys and values of all positions are computed, used in this step, and thrown away.
     """
     _check(model, runs)
-    return [_whole_prefix(model, run, model.transformer.new_cache(), Phase.RECOMPUTE) for run in runs]
+    return [_whole_prefix(run) for run in runs]
 
 
 def decode_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
@@ -60,25 +54,36 @@ def decode_one_token(model: LanguageModel, runs: Sequence[Run]) -> list[StepEven
     if not runs:
         return []
     _check(model, runs)
-    caches = [_cache_of(run, len(run.ids) - 1) for run in runs]
-    recorder = Recorder([run.config.record for run in runs])
-    with _whole_steps(runs), torch.inference_mode():
+    for run in runs:
+        _cache_of(run, len(run.ids) - 1)
+    with ExitStack() as whole_steps:
+        for run in runs:
+            whole_steps.enter_context(run.whole_steps())
+        passed_through = shares_of_a_pass(runs, model.device, model.transformer.dtype)
         with Stopwatch(model.device) as watch:
-            newest = torch.tensor([[run.output_ids[-1]] for run in runs], device=model.device.torch_device)  # (B, 1)
-            hidden = model.transformer.hidden(newest, caches, recorder if recorder.listens else None)
-            logits = model.transformer.logits(hidden[:, -1])  # (B, 1, d) → (B, vocab)
-        return [
-            _finish(run, Pass(Phase.DECODE, cache, (1,), watch.seconds), logits[row], recorder, row)
-            for row, (run, cache) in enumerate(zip(runs, caches, strict=True))
+            passed = in_shares(lambda share: _newest_through(model, share), passed_through)
+        rows = [
+            (run, Pass(Phase.DECODE, cache, (1,), watch.seconds, len(runs)), logits[row], recorder, row)
+            for share, (logits, recorder) in zip(passed_through, passed, strict=True)
+            for row, run in enumerate(share)
+            if (cache := run.cache) is not None
         ]
+        shared_out = shares(rows, model.device)
+        finished = in_shares(lambda share: [(id(row[0]), finish(*row)) for row in share], shared_out)
+    events = dict(chain(*finished))
+    return [events[id(run)] for run in runs]
 
 
 def step(model: LanguageModel, runs: Sequence[Run]) -> list[StepEvent]:
-    """The next step of each run, whichever it is: prefill first, then decode; recompute where there is no cache."""
+    """The next step of each run, whichever it is: prefill first, then decode; recompute where there is no cache.
+
+    A run whose cache was dropped is refilled first.
+    """
     _check(model, runs)
     events: dict[int, StepEvent] = {}
     groups: dict[Callable[[LanguageModel, Sequence[Run]], list[StepEvent]], list[int]] = {}
     for index, run in enumerate(runs):
+        refill(run)
         groups.setdefault(_next_step(run), []).append(index)
     for advance, indices in groups.items():
         events.update(zip(indices, advance(model, [runs[index] for index in indices]), strict=True))
@@ -91,24 +96,21 @@ def generate(model: LanguageModel, run: Run, should_stop: Callable[[], bool] = l
         yield from step(model, [run])
 
 
-def restore(model: LanguageModel, config: RunConfig, trace: Trace) -> Run:
-    """A run as its record left it, though its cache is gone: one prefill over all positions that were in it.
+def refill(run: Run) -> None:
+    """Gives a run the cache back that was dropped: one prefill over all positions that were in it.
 
     The pass is no step of the run and leaves no record. The next step gives what it would have given.
     """
+    if not run.is_resident:
+        PrefixPass(run).whole()
+
+
+def restore(model: LanguageModel, config: RunConfig, trace: Trace) -> Run:
+    """A run as its record left it, without its cache: `step` refills it first."""
     run = Run(model, list(trace.prompt_ids), config, tokenising_seconds=trace.tokenising_seconds)
     for token_id in trace.output_ids:
         run.push_token(token_id)
     run.steps.extend(trace.steps)
-    if run.cache is not None and trace.steps:
-        n_cached = sum(event.new_positions for event in trace.steps)
-        # The newest positions of the steps follow one another, and the last one ends the pass.
-        recorder = Recorder([config.record], n_newest=len(trace.steps))
-        with torch.inference_mode():
-            ids = torch.tensor([run.ids[:n_cached]], device=model.device.torch_device)  # (1, n)
-            model.transformer.hidden(ids, [run.cache], recorder if recorder.listens else None)
-        queries = recorder.queries(0, run.cache.dtype)
-        run.queries = [] if queries is None else list(queries)
     return run
 
 
@@ -135,96 +137,16 @@ def _cache_of(run: Run, n_tokens: int) -> KVCache:
     return run.cache
 
 
-@contextmanager
-def _whole_steps(runs: Sequence[Run]) -> Iterator[None]:
-    """A step that fails half-way leaves its run as it was: no positions in the cache and no token without a record."""
-    try:
-        yield
-    except BaseException:
-        for run in runs:
-            run.settle()
-        raise
-
-
-def _whole_prefix(model: LanguageModel, run: Run, cache: KVCache, phase: Phase) -> StepEvent:
-    """All ids of a run through the layers, in one pass or in chunks; only the last position goes through the head.
-
-    Raises Interrupted, the run as it was before, when `run.interrupt` is called meanwhile.
-    """
-    recorder = Recorder([run.config.record], run.check_interrupt)
-    with _whole_steps([run]), torch.inference_mode():
-        with Stopwatch(model.device) as watch:
-            ids = torch.tensor([run.ids], device=model.device.torch_device)  # (1, n)
-            chunks = ids.split(run.config.prefill_chunk or ids.shape[1], dim=1)
-            for chunk in chunks:
-                hidden = model.transformer.hidden(chunk, [cache], recorder if recorder.listens else None)
-            logits = model.transformer.logits(hidden[:, -1])  # (1, d) → (1, vocab)
-        sizes = tuple(chunk.shape[1] for chunk in chunks)
-        return _finish(run, Pass(phase, cache, sizes, watch.seconds), logits[0], recorder, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """What happened to one run in a step: the phase, the cache it wrote to, new positions by chunk, seconds."""
-
-    phase: Phase
-    cache: KVCache
-    chunks: tuple[int, ...]
-    seconds: float
-
-
-def _finish(run: Run, done: Pass, logits: Tensor, recorder: Recorder, row: int) -> StepEvent:
-    """Samples, writes the event, and appends both to the run."""
-    model, cache = run.model, done.cache
-    n_tokens, n_new = cache.n_tokens, sum(done.chunks)
-    n_past = n_tokens - n_new
-    ends = accumulate(done.chunks, initial=n_past)
-    in_layers = sum(layers_flops(model.shape, new, past) for new, past in zip(done.chunks, ends, strict=False))
-    chapter = decode_flops_chapter if done.phase is Phase.DECODE else prefill_flops_chapter
-    kept_tokens = n_tokens if run.cache is not None else 0
-    recorded = recorder.recorded(row, cache, n_new)
-    sampled = _sample(run, logits, n_tokens) if len(run.output_ids) < run.config.max_new else None
-    event = StepEvent(
-        phase=done.phase,
-        n_tokens=n_tokens,
-        new_positions=n_new,
-        reused_positions=n_past,
-        attended_pairs=attended_pairs(n_new, n_past),
-        flops_exact=in_layers + head_flops(model.shape),
-        flops_chapter=chapter(model.shape, n_tokens),
-        kv_bytes=cache.used_bytes if kept_tokens else 0,
-        kv_bytes_formula=kv_bytes(model.shape, n_tokens=kept_tokens, dtypes=model.kv_dtypes),
-        kv_reserved_bytes=cache.reserved_bytes if kept_tokens else 0,
-        weight_bytes_read=model.transformer.product_bytes,
-        seconds=done.seconds,
-        sampled=sampled,
-        recorded=recorded,
-    )
-    queries = recorder.queries(row, cache.dtype)
-    if queries is not None:
-        run.queries.append(queries[-1])
-    run.steps.append(event)
+def _whole_prefix(run: Run) -> StepEvent:
+    event = PrefixPass(run).whole()
+    assert event is not None
     return event
 
 
-def _sample(run: Run, logits: Tensor, n_tokens: int) -> Sampled:
-    """Chooses the next token from logits [vocab] and appends it to the run."""
-    config, tokenizer = run.config, run.model.tokenizer
-    with Stopwatch(run.model.device) as watch:
-        seen = set(run.ids) if config.sampling.repetition_penalty != 1 else ()
-        token_id = choose(logits, config.sampling, seen, tokenizer.vocab_size, n_tokens=n_tokens)
-    filtered = None
-    if config.record.candidates:
-        filtered = filter_probabilities(logits, config.sampling, seen, tokenizer.vocab_size)
-    return Sampled(
-        token_id=token_id,
-        label=tokenizer.token_label(token_id),
-        text=run.push_token(token_id),
-        seconds=watch.seconds,
-        candidates=filtered.candidates(config.record.candidates) if filtered else (),
-        kept_count=filtered.kept_count if filtered else 0,
-        kept_mass=filtered.kept_mass if filtered else 0.0,
-        model_total=filtered.model_total if filtered else 0.0,
-        best_score=filtered.best_score if filtered else 0.0,
-        kept_total=filtered.kept_total if filtered else 0.0,
-    )
+def _newest_through(model: LanguageModel, runs: Sequence[Run]) -> tuple[Tensor, Recorder]:
+    """The newest token of each run through layers and head: logits [B, vocab], and what was heard on the way."""
+    recorder = Recorder([run.config.record for run in runs])
+    newest = torch.tensor([[run.output_ids[-1]] for run in runs], device=model.device.torch_device)  # (B, 1)
+    caches = [run.cache for run in runs if run.cache is not None]
+    hidden = model.transformer.hidden(newest, caches, recorder if recorder.listens else None)
+    return model.transformer.logits(hidden[:, -1]), recorder  # (B, 1, d) → (B, vocab)

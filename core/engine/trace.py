@@ -51,9 +51,9 @@ class AttentionRow:
     mean_over_heads: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Recorded:
-    """What a recorder was asked to keep of a step; None where it was not asked.
+    """What a recorder was asked to keep of a step; None where it was not asked. Each is equal to itself alone.
 
     `key_norms`, `value_norms`: read-only fp32 [L, n_kv, new positions], the length of each new key and value vector.
     """
@@ -104,7 +104,11 @@ class StepEvent:
         kv_bytes: bytes of the cache's own tensors after the step (0 without a cache).
         kv_bytes_formula: the chapter's M_KV for as many positions (0 without a cache).
         kv_reserved_bytes: bytes allocated for the cache, whole blocks.
-        weight_bytes_read: bytes of the matrices the step multiplied with, once each.
+        n_passes: passes through the layers: one, or the chunks of a long prefix.
+        weight_bytes_read: bytes of the matrices the step multiplied with, once a pass; the head's once.
+        kv_bytes_read: bytes of cached keys and values it read: in a decode step all n positions, the new one included;
+            in a prefix what the passes before it had written, which is none for one pass.
+        batch: runs that shared the pass, B; 1 for a pass over a prefix.
         seconds: the model's pass on the clock, the device waited for; shared by all runs of the step.
         sampled: the token it produced; None when none was asked for.
         recorded: what the run's RecordConfig asked for besides.
@@ -120,22 +124,17 @@ class StepEvent:
     kv_bytes: int
     kv_bytes_formula: int
     kv_reserved_bytes: int
+    n_passes: int
     weight_bytes_read: int
+    kv_bytes_read: int
+    batch: int
     seconds: float
     sampled: Sampled | None
     recorded: Recorded
 
     @property
-    def kv_bytes_read(self) -> int:
-        """Bytes of cached keys and values a decode step reads: all n positions, the new one included.
-
-        A prefill and a recomputed prefix read none: their keys and values have just been made, none comes from a cache.
-        """
-        return self.kv_bytes if self.phase is Phase.DECODE else 0
-
-    @property
     def bytes_read(self) -> int:
-        """Bytes the step must read at least: each weight it multiplies with once, and the cache."""
+        """Bytes the step must read at least: weights and cache."""
         return self.weight_bytes_read + self.kv_bytes_read
 
     @property

@@ -1,4 +1,4 @@
-"""One thread that does all the decoding: jobs wait in a queue and are carried out one after another."""
+"""One thread for jobs that wait in a queue and are carried out one after another: models are loaded so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 class Worker:
     """Carries out jobs in the order they came, in a thread of its own; waiting for the next one costs nothing.
 
-    A job is any callable, usually one that steps a run. What it returns or raises goes to the Future of whoever handed
+    A job is any callable. What it returns or raises goes to the Future of whoever handed
     it in, and the thread goes on with the next.
     """
 

@@ -21,6 +21,7 @@ from core.engine.trace import Phase, Recorded, StepEvent
 from core.model.load import LanguageModel
 from core.refusal import Refusal
 from tests.peer import our_logits, peer_attention, random_ids, random_pair
+from tests.runs import advance, new_run
 
 EVERYTHING = RecordConfig(candidates=7, kv_norms=True, queries=True, attention=(1, 3))
 N_PROMPT, N_NEW = 9, 5
@@ -227,7 +228,7 @@ def test_what_is_not_asked_for_is_not_computed(model: LanguageModel, monkeypatch
 
     monkeypatch.setattr(recorder_module.Recorder, "recorded", with_nothing_kept)
     monkeypatch.setattr("core.model.kv_cache.KVCache.columns", never)
-    monkeypatch.setattr("core.engine.steps.filter_probabilities", never)
+    monkeypatch.setattr("core.engine.finish.filter_probabilities", never)
     assert len(recorded_run(model, RecordConfig()).output_ids) == N_NEW
 
 
@@ -277,7 +278,21 @@ def test_each_step_says_what_it_did(model: LanguageModel) -> None:
     for index, event in enumerate(run.steps):
         assert event.phase is (Phase.DECODE if index else Phase.PREFILL)
         assert event.n_tokens == event.new_positions + event.reused_positions
-        assert event.weight_bytes_read == product_bytes
+        assert event.weight_bytes_read == product_bytes and event.n_passes == 1
+        assert event.kv_bytes_read == (event.kv_bytes if index else 0)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_prefix_in_chunks_reads_weights_and_earlier_chunks_again(model: LanguageModel, use_cache: bool) -> None:
+    whole, chunked = (new_run(model, random_ids(11), prefill_chunk=n, use_cache=use_cache) for n in (None, 4))
+    advance(model, [whole, chunked], 1)
+    event, at_once = chunked.steps[0], whole.steps[0]
+    head = model.transformer.head.n_bytes
+    assert event.n_passes == 3 and at_once.n_passes == 1
+    assert event.weight_bytes_read == 3 * (at_once.weight_bytes_read - head) + head
+    shape = model.config  # chunks of 4, 4 and 3: the second reads 4 earlier positions, the third 8
+    position = 2 * shape.n_layers * shape.n_kv_heads * shape.head_dim * 4
+    assert event.kv_bytes_read == (4 + 8) * position and at_once.kv_bytes_read == 0
 
 
 def _matrices(model: LanguageModel) -> list[tuple[str, Tensor]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from core.engine import steps as steps_module
+from core.engine import finish as finish_module
 from core.engine.recorder import RecordConfig
 from core.engine.run import Interrupted, Run, RunConfig
 from core.engine.steps import decode_one_token, generate, prefill, step
@@ -42,7 +42,7 @@ def finished(model: LanguageModel, ids: list[int], **settings: Any) -> Run:
 def script(patch: pytest.MonkeyPatch, tokens: Sequence[int]) -> None:
     """The model says these tokens, whatever its logits are."""
     remaining = iter(tokens)
-    patch.setattr(steps_module, "choose", lambda *_, **__: next(remaining))
+    patch.setattr(finish_module, "choose", lambda *_, **__: next(remaining))
 
 
 # --- end tokens

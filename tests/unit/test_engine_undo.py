@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.engine import steps as steps_module
+from core.engine import finish as finish_module
 from core.engine.recorder import RecordConfig
 from core.engine.run import Run
-from core.engine.steps import decode_one_token, generate, restore, step
+from core.engine.steps import decode_one_token, generate, refill, restore, step
 from core.engine.trace import Phase
-from core.model.kv_cache import KVCache
+from core.model.cached_attention import CachedAttention
 from core.model.load import LanguageModel
-from core.model.sampling import SamplingConfig
+from core.model.sampling import Filtered, SamplingConfig
 from core.model.text.text_stream import TextStream
 from core.model.transformer import Transformer
 from core.refusal import Refusal
@@ -100,16 +100,19 @@ def test_a_truncated_cache_continues_as_if_it_had_never_gone_further(model: Lang
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("chunks", [{}, {"prefill_chunk": 1}, {"prefill_chunk": 60}, {"prefill_chunk": 64}], ids=str)
 @pytest.mark.parametrize("n_steps", [0, 1, 2, 6])
 def test_a_restored_run_goes_on_as_if_it_had_never_been_away(
-    model: LanguageModel, n_steps: int, use_cache: bool
+    model: LanguageModel, n_steps: int, use_cache: bool, chunks: dict[str, int]
 ) -> None:
-    settings = {"sampling": SAMPLED, "use_cache": use_cache, "record": RecordConfig(queries=True)}
+    settings = {"sampling": SAMPLED, "use_cache": use_cache, "record": RecordConfig(queries=True)} | chunks
     straight, left = (new_run(model, random_ids(61), **settings) for _ in range(2))
     advance(model, [straight], 6)
     advance(model, [left], n_steps)
     run = restore(model, left.config, left.trace)
     assert run.ids == left.ids and run.steps == left.steps and run.text == left.text and run.stopped == left.stopped
+    assert run.is_resident == (not use_cache or not n_steps)
+    refill(run)
     if left.cache is not None:
         assert run.cache is not None and run.cache.n_tokens == left.cache.n_tokens
         assert run.cache.used_bytes == left.cache.used_bytes
@@ -130,7 +133,20 @@ def test_a_restored_run_that_had_ended_has_ended(model: LanguageModel) -> None:
         list(generate(model, run))
         again = restore(model, run.config, run.trace)
         assert again.stopped == run.stopped and list(generate(model, again)) == []
+        refill(again)
         assert again.cache is not None and run.cache is not None and again.cache.n_tokens == run.cache.n_tokens
+
+
+def test_a_run_without_its_cache_can_go_back_and_on(model: LanguageModel) -> None:
+    run, straight = (new_run(model, random_ids(5), record=RecordConfig(queries=True)) for _ in range(2))
+    advance(model, [run, straight], 5)
+    held = run.held_bytes
+    run.drop_cache()
+    assert not run.is_resident and run.held_bytes == 0 < held
+    run.step_back()
+    assert not run.is_resident and len(run.steps) == 4
+    advance(model, [run], 1)
+    assert run.output_ids == straight.output_ids and run.held_bytes == held
 
 
 # --- failures half-way
@@ -169,7 +185,7 @@ def fails_on_call(function: Callable[..., Any], n_calls: int, problem: type[Base
 
 def break_layer(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
     """The second of three layers writes its keys and values, the third does not come to it."""
-    patch.setattr(KVCache, "write", fails_on_call(KVCache.write, 3, problem))
+    patch.setattr(CachedAttention, "attend", fails_on_call(CachedAttention.attend, 3, problem))
 
 
 def break_head(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
@@ -177,11 +193,11 @@ def break_head(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
 
 
 def break_sampling(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
-    patch.setattr(steps_module, "choose", fails_on_call(steps_module.choose, 1, problem))
+    patch.setattr(Filtered, "choose", fails_on_call(Filtered.choose, 1, problem))
 
 
 def break_candidates(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
-    patch.setattr(steps_module, "filter_probabilities", fails_on_call(steps_module.filter_probabilities, 1, problem))
+    patch.setattr(finish_module, "filter_probabilities", fails_on_call(finish_module.filter_probabilities, 1, problem))
 
 
 def break_text(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
@@ -190,7 +206,7 @@ def break_text(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
 
 def break_record(patch: pytest.MonkeyPatch, problem: type[BaseException]) -> None:
     """After the token was chosen, while the event is put together."""
-    patch.setattr(steps_module, "StepEvent", fails_on_call(steps_module.StepEvent, 1, problem))
+    patch.setattr(finish_module, "StepEvent", fails_on_call(finish_module.StepEvent, 1, problem))
 
 
 BREAKS = [break_layer, break_head, break_sampling, break_candidates, break_text, break_record]
@@ -226,7 +242,7 @@ def test_a_batch_that_fails_at_its_second_row_leaves_whole_steps(model: Language
     runs = [new_run(model, random_ids(n, seed=n)) for n in (4, 7)]
     advance(model, runs, 2)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr(steps_module, "choose", fails_on_call(steps_module.choose, 2, RuntimeError))
+        patch.setattr(finish_module, "choose", fails_on_call(finish_module.choose, 2, RuntimeError))
         decode_one_token(model, runs)
     assert len(runs[1].steps) == 2
     for run in runs:

@@ -128,7 +128,7 @@ def test_every_word_of_the_pages_is_used() -> None:
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     beginnings = tuple(re.findall(r"""[`"'](?:\w+\.)?(\w+_)\$?\{""", source))
     ends = tuple(re.findall(r"""\}(_\w+)[`"']""", source))
-    areas = ("pages", "settings", "stage", "derivations", "planner", "costs")
+    areas = ("pages", "settings", "stage", "derivations", "planner", "costs", "batch")
     keys = [key.split(".") for key in catalogue("en") if key.split(".")[0] in areas]
     unused = [
         f"{area}.{key}"

@@ -1,4 +1,4 @@
-"""The engine's thread: order, results, exceptions, and a clean end."""
+"""A thread for jobs: order, results, exceptions, and a clean end."""
 
 from __future__ import annotations
 
