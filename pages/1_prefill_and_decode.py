@@ -6,6 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.shared.batch import show_batch
 from pages.shared.controls import Controls, controls
 from pages.shared.derivations import is_figure
 from pages.shared.link import settings_now, write_link
@@ -16,7 +17,7 @@ from pages.shared.stepping import carry_out, change_settings, current_visit, fra
 from pages.shared.visit import Visit
 from pages.shared.waiting import model_notice
 
-STAGE_CSS = Path(__file__).resolve().parent.parent / "assets" / "stage.css"
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
 @st.fragment(key=LABORATORY)
@@ -26,6 +27,7 @@ def laboratory() -> None:
     with st.container(border=True, key="controls"):
         asked = controls(current_visit())
         model_notice(asked)
+    show_batch(current_visit().tag)
     run(asked)
 
 
@@ -47,5 +49,6 @@ def open_figure(event: Event, visit: Visit) -> None:
         show_opened(event.name, visit.started, visit.trace, event.value, visit.waiting_seconds)
 
 
-st.html(STAGE_CSS)
+for sheet in ("stage.css", "batch.css"):
+    st.html(ASSETS / sheet)
 laboratory()

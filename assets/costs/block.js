@@ -1,17 +1,9 @@
 // The bytes as areas, to one scale: the weights once, and a block of keys and values for every sequence.
 
-import { el, refill } from '../stage/dom.js';
+import { el, refill, svg } from '../stage/dom.js';
 import { scaledBytes } from '../stage/numbers.js';
 
-const SVG = 'http://www.w3.org/2000/svg';
 const MOST_BLOCKS = 256;
-
-function svg(tag, attributes, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 /** How the blocks lie: rows and columns of B equal blocks in a field of this ratio, and how many are drawn as one. */
 export function laidOut(batch, ratio) {

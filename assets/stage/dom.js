@@ -4,7 +4,15 @@ const SVG = 'http://www.w3.org/2000/svg';
 
 /** An element with attributes (null and false are left out) and children (elements or texts; null is left out). */
 export function el(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** The same for an element of a drawing. */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     element.setAttribute(name, value === true ? '' : value);
@@ -19,13 +27,7 @@ function present(children) {
 
 /** An icon: one path in a box of 24, in the colour of the text around it. */
 export function icon(path) {
-  const svg = document.createElementNS(SVG, 'svg');
-  svg.setAttribute('viewBox', '0 0 24 24');
-  svg.setAttribute('aria-hidden', 'true');
-  const shape = document.createElementNS(SVG, 'path');
-  shape.setAttribute('d', path);
-  svg.append(shape);
-  return svg;
+  return svg('svg', { viewBox: '0 0 24 24', 'aria-hidden': 'true' }, svg('path', { d: path }));
 }
 
 /** Puts children in place of what an element holds. */

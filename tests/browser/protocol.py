@@ -86,6 +86,6 @@ class Client:
         kind = element.WhichOneof("type")
         if kind == "text_area" and element.text_area.id.endswith("-prompt"):
             self._prompt_box = element.text_area.id
-        elif kind == "bidi_component":
+        elif kind == "bidi_component" and element.bidi_component.bytes:
             self._stage, self._fragment = element.bidi_component.id, message.delta.fragment_id
             self.frame, _ = wire.unpack(element.bidi_component.bytes)

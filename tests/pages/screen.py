@@ -45,8 +45,13 @@ def text(session: AppTest) -> str:
 
 def frame(session: AppTest) -> tuple[dict[str, Any], bytes]:
     """The stage's newest frame: header and cells."""
-    (component,) = session.get("bidi_component")
+    (component,) = stages(session)
     return wire.unpack(component.proto.bytes)
+
+
+def stages(session: AppTest) -> list[Any]:
+    """The components that are given a frame: the stage, once it is there."""
+    return [component for component in session.get("bidi_component") if component.proto.bytes]
 
 
 def header(session: AppTest) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def prompt_labels(session: AppTest) -> list[str]:
 
 def enabled(session: AppTest) -> set[str]:
     """The actions whose buttons can be pressed; none where there is no stage yet."""
-    if not session.get("bidi_component"):
+    if not stages(session):
         return set()
     return {action for action, can in header(session)["can"].items() if can}
 

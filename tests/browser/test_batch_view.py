@@ -1,0 +1,175 @@
+"""The batch, live: the line and the view on page 1, with an engine that the test makes up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from core.engine.status import Measuring
+from core.words import LANGUAGES
+from tests.browser.batch import LINE, VIEW, Fake
+from tests.browser.contrast import weak_texts
+from tests.browser.test_axe import COUNTS, sentence, still
+from tests.statuses import alone, forty, queued, seven
+
+MEASURING = Measuring(name="context", n_done=2, n_points=20, n_waiting=3)
+ALONE = {"en": "Only you are here · you decode alone (B = 1)", "zh": "现在只有你一个人 · 你在独自解码（B = 1）"}
+SEVEN = {
+    "en": "7 people share this model · 5 decode together now (B = 5) · 229 tokens/s together, 46 each",
+    "zh": "7 人共用这个模型 · 此刻 5 人一起解码（B = 5） · 合计每秒 229 个 token，每人 46 个",
+}
+WAITS = {
+    "en": "Your prefill waits for memory: place 3 in the queue.",
+    "zh": "你的预填充在等内存：排在第 3 位。",
+}
+MEASURED = {"en": "point 3 of 20; steps wait for at most a second", "zh": "第 3 个点，共 20 个"}
+TAKEAWAY = {
+    "en": "At B = 5 a step takes 1.5 times as long as at B = 1 and yields 3.3 times the tokens per second.",
+    "zh": "B = 5 时，一步用时是 B = 1 时的 1.5 倍，每秒得到的 token 是 3.3 倍。",
+}
+ONLY_ONE = {"en": "Only B = 1 has been measured so far.", "zh": "目前只测到 B = 1。"}
+TITLES = {
+    "en": ["time of a step (ms)", "all runs together (tokens/s)", "B, runs in one step"],
+    "zh": ["一步用时（ms）", "全体合计（token/s）", "B，一步里的运行数"],
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_line_says_what_is_going_on(visit: Any, language: str) -> None:
+    fake = Fake(visit()).open(f"lang={language}").says(ALONE[language])
+    box = fake.page.locator(".tbt-batch").bounding_box()
+    assert box and box["y"] + box["height"] < 400  # far above the fold of 1440 × 900
+    fake.opened().shows(seven, SEVEN[language])
+    assert "32.3 MiB" in fake.line and "2.00 GiB" in fake.line
+    fake.shows(lambda tag: replace(seven(tag), measuring=MEASURING), MEASURED[language])
+    spoken = fake.page.locator(".tbt-batch [role=status]")
+    assert MEASURED[language] in spoken.inner_text()
+    fake.shows(seven, SEVEN[language])
+    assert spoken.inner_text() == ""  # what changes from second to second is not read aloud
+    fake.shows(queued, WAITS[language])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rows_pictures_and_curves_show_the_same_engine(visit: Any, language: str) -> None:
+    fake = Fake(visit()).open(f"lang={language}").opened().says(ALONE[language])
+    sentence_, page = fake.page.locator(".tbt-batch-sentence"), fake.page
+    assert ONLY_ONE[language] in sentence_.inner_text()
+    fake.shows(seven, SEVEN[language])
+    rows = page.locator(".tbt-runs tbody tr")
+    assert rows.count() == 7 and page.locator(".tbt-runs-own").count() == 1
+    own = rows.first.inner_text().split()
+    assert {"en": "you", "zh": "你"}[language] in own and {"118", "2.59", "46"} <= set(own)
+    assert {"en": "prefilling 128 of 512", "zh": "预填充 128 / 512"}[language] in page.locator(VIEW).inner_text()
+    assert page.locator(".tbt-batch-step g").count() == 7
+    assert page.locator(".tbt-batch-step g.tbt-batch-pale").count() == 2  # one is prefilled, one rests
+    texts = page.locator(".tbt-curves text").all_text_contents()
+    assert set(TITLES[language]) <= set(texts)
+    assert page.locator("[data-curve=rate] .tbt-curve-point").count() == 5
+    assert page.locator("[data-curve] .tbt-curve-ring").count() == 2
+    assert sentence_.inner_text() == TAKEAWAY[language]
+    dots = page.locator(".tbt-batch-dots i").evaluate_all("dots => dots.map((dot) => dot.className)")
+    assert sum("tbt-dot-decoding" in dot for dot in dots) == 5 and sum("tbt-dot-own" in dot for dot in dots) == 1
+
+
+def test_units_and_language_change_at_once_and_the_view_stays_open(visit: Any) -> None:
+    fake = Fake(visit(), seven).open().opened().says(SEVEN["en"])
+    page = fake.page
+    page.evaluate("document.querySelector('.tbt-batch').marked = true")
+    page.locator(".st-key-units").get_by_text("GB", exact=True).click()
+    fake.says("33.9 MB of 2.15 GB")
+    assert "269.0 MB" in page.locator(".tbt-batch-step figcaption").inner_text()
+    fake.visitor.switch("中文", "预填充")
+    fake.says(SEVEN["zh"])
+    assert page.locator(".tbt-batch details").get_attribute("open") is not None
+    assert page.locator(".tbt-batch-sentence").inner_text() == TAKEAWAY["zh"]
+    fake.visitor.press("prefill", 1).press("decode", 2)
+    assert page.evaluate("document.querySelector('.tbt-batch').marked")  # the very same element: nothing flashes
+    assert page.locator(VIEW).is_visible()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_moves_when_people_come_and_go(visit: Any, width: int) -> None:
+    fake = Fake(visit(width=width)).open().opened()
+    heights = set()
+    for made, line in ((alone, "Only you"), (seven, "7 people"), (forty, "40 people")):
+        fake.shows(made, line)
+        heights.add(fake.page.evaluate("document.querySelector('.tbt-batch').offsetHeight"))
+        assert fake.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert len(heights) == 1
+
+
+def test_a_server_that_fails_leaves_a_calm_line_and_is_asked_more_seldom(visit: Any) -> None:
+    fake = Fake(visit(), seven).open().opened().says(SEVEN["en"])
+    fake.shows(None, "No news from the server at the moment")
+    assert fake.page.locator(".tbt-runs tbody tr").count() == 7  # what was known stays
+    gaps = [later - earlier for earlier, later in zip(fake.asked, fake.asked[1:], strict=False)]
+    assert gaps[-1] > 2.5
+    fake.shows(seven, SEVEN["en"])
+    assert {problem.split(":")[0] for problem in fake.visitor.problems} == {"Failed to load resource"}
+    fake.visitor.problems.clear()
+
+
+def test_it_asks_while_it_is_seen_and_never_otherwise(visit: Any) -> None:
+    fake = Fake(visit()).open().says(ALONE["en"])
+    page, pause = fake.page, fake.page.wait_for_timeout
+    n_closed = len(fake.asked)
+    pause(3000)
+    assert len(fake.asked) <= n_closed + 1  # every five seconds while the view is closed
+    fake.opened()
+    n_opened = len(fake.asked)
+    pause(4000)
+    assert n_opened + 2 <= len(fake.asked) <= n_opened + 4
+    hide = "Object.defineProperty(document, 'visibilityState', {{ value: '{0}', configurable: true }});"
+    turn = hide + "document.dispatchEvent(new Event('visibilitychange'))"
+    page.evaluate(turn.format("hidden"))
+    n_hidden = len(fake.asked)
+    pause(2500)
+    assert len(fake.asked) == n_hidden
+    page.evaluate(turn.format("visible"))
+    pause(600)
+    assert len(fake.asked) == n_hidden + 1
+    page.locator("[data-testid=stTopNavLink]").nth(2).click()
+    page.wait_for_selector(LINE, state="detached")
+    n_left = len(fake.asked)
+    pause(2500)
+    assert len(fake.asked) == n_left
+    page.locator("[data-testid=stTopNavLink]").nth(1).click()
+    fake.visitor.on_stage()
+    assert page.locator(VIEW).is_visible() and "Only you" in fake.line  # as it was left, at once
+
+
+def test_out_of_sight_it_does_not_ask(visit: Any) -> None:
+    fake = Fake(visit(height=240)).open()
+    fake.page.wait_for_timeout(1000)
+    assert fake.asked == []
+    fake.page.locator(LINE).scroll_into_view_if_needed()
+    fake.says(ALONE["en"])
+
+
+def test_it_opens_by_keyboard_and_the_focus_stays(visit: Any) -> None:
+    fake = Fake(visit(), seven).open().says(SEVEN["en"])
+    summary = fake.page.locator(".tbt-batch summary")
+    summary.focus()
+    fake.page.keyboard.press("Enter")
+    fake.page.wait_for_selector(VIEW, state="visible")
+    fake.shows(alone, ALONE["en"])
+    assert summary.evaluate("summary => summary === document.activeElement")
+    fake.page.keyboard.press("Tab")
+    assert fake.page.evaluate("document.activeElement.className") == "tbt-runs-box"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
+    fake = Fake(visit(dark=dark), seven).open(f"lang={language}").opened().says(SEVEN[language])
+    found: dict[int, list[str]] = {}
+    for width in (1440, 390):
+        fake.page.set_viewport_size({"width": width, "height": 900})
+        still(fake.visitor.at_rest())
+        violations = Axe().run(fake.page).response["violations"]
+        found[width] = [sentence(violation) for violation in violations if violation["impact"] in COUNTS]
+        found[width] += weak_texts(fake.page)
+    assert found == {1440: [], 390: []}
