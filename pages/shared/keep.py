@@ -6,6 +6,7 @@ theirs again; a duplicated tab, whose first is still there, gets a copy under a 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from pages.shared.visit import Visit  # which brings torch: the server starts without it
 
 KEPT_SECONDS = 600.0
-MOST_LEFT = 256
+MOST_LEFT = 128
 # A refresh takes a second or two, and so does a network that drops: only then is a long pass ended.
 GRACE_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -41,11 +44,21 @@ class Keeper:
     _kept: dict[str, Kept] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
+    @property
+    def n_here(self) -> int:
+        """Visitors who are here now."""
+        with self._lock:
+            return self._n_here()
+
     def hold(self, visit: Visit, slot: Slot, settings: Mapping[str, str]) -> None:
         """Notes that a visitor is here, where their run lies, and what their page says now."""
         with self._lock:
+            known = self._kept.get(visit.key)
             self._kept[visit.key] = Kept(visit, settings, slot)
             self._sweep()
+            n_here = self._n_here()
+        if known is None or known.slot is None:
+            logger.info("A visitor came.", extra={"visitors": n_here})
 
     def here(self, key: str) -> tuple[Visit, Slot] | None:
         """The visit of somebody who is here, with the place of its run; None for any other name."""
@@ -64,6 +77,8 @@ class Keeper:
                 return
             kept.left_at, kept.slot = self.now(), None
             self._sweep()
+            n_here = self._n_here()
+        logger.info("A visitor left.", extra={"visitors": n_here})
         timer = Timer(self.grace_seconds, self._abandon, [key])
         timer.daemon = True
         timer.start()
@@ -88,6 +103,9 @@ class Keeper:
         """Drops what was kept long enough."""
         with self._lock:
             self._sweep()
+
+    def _n_here(self) -> int:
+        return sum(kept.slot is not None for kept in self._kept.values())
 
     def _abandon(self, key: str) -> None:
         with self._lock:
