@@ -14,7 +14,8 @@ export function takeaway(steps, t) {
     const values = { computed: count(computed), cached: count(cached), times: (computed / cached).toFixed(1) };
     return t('takeaway_no_cache', { steps: steps.length, ...values });
   }
-  if (steps.length === 1) return t('takeaway_prefill', { prompt, token });
+  const passes = first.passes === 1 ? t('in_one_pass') : t('in_passes', { passes: count(first.passes) });
+  if (steps.length === 1) return t('takeaway_prefill', { prompt, passes, token });
   const words = steps.length === 2 ? 'takeaway_decode_once' : 'takeaway_decode';
-  return t(words, { prompt, steps: count(steps.length - 1), token });
+  return t(words, { prompt, passes, steps: count(steps.length - 1), token });
 }

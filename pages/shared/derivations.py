@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
+from core.engine.finish import bytes_read
 from core.engine.trace import Phase, StepEvent, Trace
 from core.estimate import flops
 from core.estimate.derivation import TWO, Derivation, Factor, Term
@@ -148,13 +149,14 @@ def _kv_reserved(at: _Place) -> OpenedFigure:
 
 
 def _bytes_read(at: _Place) -> OpenedFigure:
+    in_chunks = at.event.n_passes > 1
     parts = Factor("R", at.event.weight_bytes_read, "weights"), Factor("R", at.event.kv_bytes_read, "cache")
     return OpenedFigure(
         name="bytes_read",
         value=at.event.bytes_read,
         derivation=Derivation("R", tuple(Term((part,)) for part in parts), "B"),
-        about=("about_bytes_read", f"about_bytes_read_{at.event.phase}"),
-        sources=sources(StepEvent.bytes_read, StepEvent.kv_bytes_read, Transformer.product_bytes),
+        about=("about_bytes_read", "about_bytes_read_chunks" if in_chunks else f"about_bytes_read_{at.event.phase}"),
+        sources=sources(StepEvent.bytes_read, bytes_read, Transformer.product_bytes),
     )
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from threading import Lock
+from typing import TYPE_CHECKING
 
-from core.engine.worker import Worker
+from core.engine.limits import Limits, kv_budget_bytes, limits_set
+from core.engine.status import Status
 from pages.shared.keep import Keeper
+from pages.shared.logs import LogListener
+from pages.shared.metrics import Metrics
 from pages.shared.shelf import Shelf
+
+if TYPE_CHECKING:
+    from core.engine.engine import Engine
 
 _one_at_a_time = Lock()
 
@@ -20,13 +28,22 @@ def _shelf() -> Shelf:
 
 
 @cache
-def _engine() -> Worker:
-    return Worker("engine")
+def _engine() -> Engine:
+    from core.engine.engine import Engine  # imports torch, which takes seconds
+    from core.model.device import choose_device
+
+    device = choose_device(os.environ.get("TBT_DEVICE") or None)
+    return Engine(lambda: kv_budget_bytes(device.free_memory_bytes()), [_metrics(), LogListener()])
 
 
 @cache
 def _keeper() -> Keeper:
     return Keeper()
+
+
+@cache
+def _metrics() -> Metrics:
+    return Metrics(engine_status, lambda: keeper().n_here)
 
 
 def shelf() -> Shelf:
@@ -35,10 +52,39 @@ def shelf() -> Shelf:
         return _shelf()
 
 
-def engine() -> Worker:
-    """The one thread that decodes."""
+@cache
+def limits() -> Limits:
+    """What one visitor may ask for."""
+    return limits_set()
+
+
+def engine() -> Engine:
+    """The one thread that decodes, for all visitors together."""
     with _one_at_a_time:
         return _engine()
+
+
+def engine_status() -> Status:
+    """What the engine says about itself at this moment."""
+    return engine().status() if _engine.cache_info().currsize else Status()
+
+
+def sweep_engine() -> None:
+    """Gives the caches of those back who have rested long."""
+    if _engine.cache_info().currsize:
+        engine().sweep()
+
+
+def stop_engine() -> None:
+    """Ends the engine's thread, if there is one."""
+    if _engine.cache_info().currsize:
+        engine().stop()
+
+
+def metrics() -> Metrics:
+    """What is counted for Prometheus."""
+    with _one_at_a_time:
+        return _metrics()
 
 
 def keeper() -> Keeper:

@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pages.shared.batch_routes import batch_routes
 from pages.shared.bundle import File, bundle, plotly_js
 from pages.shared.costs_routes import costs_routes
-from pages.shared.resources import shelf
+from pages.shared.resources import metrics, shelf
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL, Shelf
 from pages.shared.stage_routes import stage_routes
 
@@ -22,8 +23,10 @@ def api_routes(base_path: str) -> list[Route]:
     base = f"/{base_path.strip('/')}".rstrip("/")
     return [
         Route(f"{base}/api/ready", ready, methods=["GET"]),
+        Route(f"{base}/api/metrics", scraped, methods=["GET"]),
         Route(f"{base}/assets/{{version}}/plotly.min.js", plotly, methods=["GET", "HEAD"]),
         Route(f"{base}/assets/{{version}}/{{name:path}}", asset, methods=["GET", "HEAD"]),
+        *batch_routes(base),
         *stage_routes(base),
         *costs_routes(base),
         Route(f"{base}/api/{{path:path}}", unknown, methods=ALL_METHODS),
@@ -35,6 +38,12 @@ async def ready(_request: Request) -> JSONResponse:
     """200 when a model can answer, 503 while none can."""
     content = readiness(shelf())
     return JSONResponse(content, status_code=200 if content["ready"] else 503, headers={"Cache-Control": "no-store"})
+
+
+async def scraped(request: Request) -> Response:
+    """The server's figures for Prometheus, in the text form it asks for."""
+    body, content_type = metrics().text(request.headers.get("accept", ""))
+    return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
 async def asset(request: Request) -> Response:

@@ -10,6 +10,7 @@ import asyncio
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from pages.shared.resources import engine, keeper
 
 if TYPE_CHECKING:
     from core.engine.run import Run
+    from pages.shared.changes import Shown
     from pages.shared.started import Slot
     from pages.shared.visit import Visit
 
@@ -96,20 +98,33 @@ async def _steps(
     from pages.shared import wire  # brings torch: the server starts without it
 
     due, n_made = time.monotonic(), 0
-    while await asyncio.wrap_future(visit.play_on(engine(), slot, stream)):
-        started, trace = visit.started, visit.trace
-        if started is None or trace is None:
-            return
-        header = {"visit": visit.key, "run": visit.run_number, "version": visit.version}
-        frame = wire.run_frame(header, visit, started, trace, min(have, len(trace.steps)))
-        have = len(trace.steps)
-        visit.arrived = visit.run_number, have
-        yield struct.pack("<I", len(frame)) + frame
+    asked = visit.play_on(engine(), slot, stream)
+    while shown := await _shown(asked):
         n_made += 1
-        if n_made == most:
+        due += seconds_a_step
+        goes_on, is_late = n_made != most, due <= time.monotonic()
+        if goes_on and is_late:  # asked for before the frame is made, so that it shares the next pass with the others
+            asked = visit.play_on(engine(), slot, stream)
+        frame = wire.stream_frame(visit.key, shown, min(have, len(shown.trace.steps)))
+        have = len(shown.trace.steps)
+        visit.arrived = shown.run_number, have
+        yield struct.pack("<I", len(frame)) + frame
+        if not goes_on:
             return
-        due = max(due + seconds_a_step, time.monotonic())
-        await asyncio.sleep(due - time.monotonic())
+        if is_late:
+            due = time.monotonic()
+        else:
+            await asyncio.sleep(due - time.monotonic())
+            asked = visit.play_on(engine(), slot, stream)
+
+
+async def _shown(asked: Future[Shown | None]) -> Shown | None:
+    try:
+        return await asyncio.wrap_future(asked)
+    except asyncio.CancelledError:
+        if asked.cancelled() and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            return None  # the stream was halted while its step waited
+        raise
 
 
 def _of_a_visit(answer: Answer) -> Callable[[Request], Awaitable[Response]]:

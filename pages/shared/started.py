@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from core.engine.run import Run, RunConfig
+from core.engine.trace import Trace
 from core.model.load import LanguageModel
 from core.model.text.chat_template import Message
 
@@ -16,7 +18,9 @@ class Slot:
     run: Run | None = None
 
     def release(self) -> None:
-        """Gives the memory back."""
+        """Gives the memory back; whoever still waits for something of the run is told that it is gone."""
+        if self.run is not None:
+            self.run.interrupt()
         self.run = None
 
 
@@ -49,3 +53,9 @@ def telling_head(run: Run) -> tuple[int, int]:
     heads = range(run.model.config.n_heads)
     newest = len(run.steps) - 1
     return layer, min(heads, key=lambda head: float(run.attention(newest, layer, head).weights[0]))
+
+
+def n_shared(trace: Trace, ids: list[int]) -> int:
+    """How many tokens at the head of `ids` have their keys and values in the cache that this record left."""
+    cached = [*trace.prompt_ids, *trace.output_ids[:-1]]
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(cached, ids, strict=False)))

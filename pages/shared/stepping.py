@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import streamlit as st
 
+from core.engine.prefix import chunk_for
 from core.engine.trace import Stop, StopKind
 from core.model.load import LanguageModel
 from pages.shared import wire
@@ -14,7 +16,7 @@ from pages.shared.facts import machine_line
 from pages.shared.language import language, t
 from pages.shared.link import apply_settings, link_says_otherwise
 from pages.shared.numbers import count
-from pages.shared.resources import engine, keeper
+from pages.shared.resources import engine, keeper, limits, metrics
 from pages.shared.settings import SPEEDS
 from pages.shared.stage import KEY, WHATEVER, Event
 from pages.shared.started import Slot, Started
@@ -70,7 +72,7 @@ def carry_out(event: Event | None, visit: Visit, asked: Controls) -> None:
     if event is not None and event.visit == visit.key:
         event = _meant(event, visit)
         if event.action == "prefill" and asked.model is not None:
-            visit.prefill(engine(), slot, _started(asked.model, asked), event.seen)
+            visit.prefill(engine(), slot, _started(asked.model, asked), event.seen, limits())
         elif event.action == "decode":
             visit.decode(engine(), slot, event.seen)
         elif event.action == "step_back":
@@ -91,6 +93,7 @@ def _meant(event: Event, visit: Visit) -> Event:
 def frame_for(event: Event | None, visit: Visit, asked: Controls) -> bytes:
     """What the stage needs to draw this visit: the run's steps that it does not have yet, and what can be pressed."""
     visit.n_answers += 1
+    _note_refusal(visit)
     header = {
         "stage": KEY,
         # No answer is like the one before: Streamlit keeps to itself what it takes for no news.
@@ -123,7 +126,8 @@ def _arrived(event: Event | None, visit: Visit) -> int:
 
 
 def _started(model: LanguageModel, asked: Controls) -> Started:
-    return Started(model=model, config=asked.config, in_chat=asked.in_chat, prompt=asked.prompt, history=asked.history)
+    config = replace(asked.config, prefill_chunk=chunk_for(model.device))
+    return Started(model=model, config=config, in_chat=asked.in_chat, prompt=asked.prompt, history=asked.history)
 
 
 def _can(visit: Visit, asked: Controls) -> dict[str, bool]:
@@ -142,12 +146,34 @@ def _notice(visit: Visit) -> dict[str, str] | None:
     if visit.refusal is not None:
         return {"kind": "refusal", "text": visit.refusal.sentence(language())}
     if visit.activity:
-        return {"kind": "info", "text": t(f"stage.{visit.activity}")}
+        return {"kind": "info", "text": _why_it_waits(visit)}
     if visit.awaits_message:
         return {"kind": "info", "text": t("stage.awaits_message")}
     if visit.trace is not None and visit.trace.stopped and visit.started is not None:
         return {"kind": "stop", "text": _stop_reason(visit.trace.stopped, visit.started.model)}
     return None
+
+
+def _why_it_waits(visit: Visit) -> str:
+    """What is done for this visitor, or whom their step waits for."""
+    place = engine().place(visit.under_way) if visit.under_way else 0
+    if place:
+        return t("stage.queued", place=count(place))
+    if visit.activity == "waiting" and engine().is_measuring:
+        return t("stage.measuring")
+    return t(f"stage.{visit.activity or 'working'}")
+
+
+def _note_refusal(visit: Visit) -> None:
+    """Tells the operators why a visitor was refused, once, and not who or what was asked.
+
+    Of a step that failed the engine has told them.
+    """
+    is_new = visit.refusal is not st.session_state.get("refusal_noted")
+    if visit.refusal is not None and is_new and visit.refusal.key != "engine.step_failed":
+        metrics().refused(visit.refusal.key)
+        logging.getLogger(__name__).info("A run was refused.", extra={"reason": visit.refusal.key})
+    st.session_state["refusal_noted"] = visit.refusal
 
 
 def _line(visit: Visit, asked: Controls) -> dict[str, object] | None:

@@ -13,13 +13,15 @@ import json
 import struct
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from core.engine.trace import Recorded, StepEvent, Trace
+from core.engine.trace import AttentionRow, Recorded, StepEvent, Trace
 from core.model.sampling import Candidate
 from core.model.text.tokenizer import Tokenizer
+from pages.shared.changes import Shown
 from pages.shared.started import Started
 from pages.shared.visit import Visit
 
@@ -28,6 +30,7 @@ Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 # Norms between these quantiles of the prompt's own columns take the whole range of a cell's byte.
 FAINTEST, STRONGEST = 0.02, 0.98
+_SCALES: WeakKeyDictionary[Recorded, Floats] = WeakKeyDictionary()
 
 
 def pack(header: Mapping[str, Any], cells: bytes = b"") -> bytes:
@@ -47,11 +50,21 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], bytes]:
 def run_frame(header: Mapping[str, Any], visit: Visit, started: Started, trace: Trace, start: int) -> bytes:
     """A frame of a run's steps from `start` on, with the attention of its newest step where a cache holds its keys."""
     body = run_header(started, trace, start, waiting_seconds=visit.waiting_seconds)
-    row = visit.newest_attention
+    return _with_attention({**header, **body}, trace, start, visit.newest_attention)
+
+
+def stream_frame(visit_key: str, shown: Shown, start: int) -> bytes:
+    """A frame of what a step of a stream left, from step `start` on."""
+    header = {"visit": visit_key, "run": shown.run_number, "version": shown.version}
+    body = run_header(shown.started, shown.trace, start, waiting_seconds=shown.waiting_seconds)
+    return _with_attention(header | body, shown.trace, start, shown.attention)
+
+
+def _with_attention(header: dict[str, Any], trace: Trace, start: int, row: AttentionRow | None) -> bytes:
     if row is None or len(row.weights) != trace.steps[-1].n_tokens:
-        return pack({**header, **body}, cells(trace, start))
+        return pack(header, cells(trace, start))
     looked_at = {"step": len(trace.steps) - 1, "layer": row.layer, "head": row.head}
-    return pack({**header, **body, "attention": looked_at}, cells(trace, start) + weights(row.weights))
+    return pack({**header, "attention": looked_at}, cells(trace, start) + weights(row.weights))
 
 
 def weights(row: Floats) -> bytes:
@@ -98,6 +111,7 @@ def step_record(tokenizer: Tokenizer, event: StepEvent) -> dict[str, Any]:
         "n_tokens": event.n_tokens,
         "new": event.new_positions,
         "reused": event.reused_positions,
+        "passes": event.n_passes,
         "flops_chapter": event.flops_chapter,
         "flops_exact": event.flops_exact,
         "kv_bytes": event.kv_bytes,
@@ -131,12 +145,17 @@ def cells(trace: Trace, start: int) -> bytes:
 def scales(trace: Trace) -> Floats:
     """The norms [L, 2, 2] of the faintest and the strongest cell, per layer, for K and for V.
 
-    They come from the prompt's columns alone, so a cell that is drawn once never changes its colour.
+    They come from the prompt's columns alone, so a cell that is drawn once never changes its colour; they are worked
+    out once a run, which is most of what a frame costs.
     """
-    norms = _columns(trace.steps[0].recorded, trace.steps[0].new_positions)  # (P, L, 2, n_kv)
-    low, high = np.quantile(norms, (FAINTEST, STRONGEST), axis=(0, 3))  # (L, 2) each
-    wide = np.maximum(high - low, 0.05 * np.maximum(high, 1e-6))  # a prompt of one token has hardly any range
-    return np.stack([low, low + wide], axis=-1).astype(np.float32)
+    first = trace.steps[0]
+    found = _SCALES.get(first.recorded)
+    if found is None:
+        norms = _columns(first.recorded, first.new_positions)  # (P, L, 2, n_kv)
+        low, high = np.quantile(norms, (FAINTEST, STRONGEST), axis=(0, 3))  # (L, 2) each
+        wide = np.maximum(high - low, 0.05 * np.maximum(high, 1e-6))  # a prompt of one token has hardly any range
+        found = _SCALES[first.recorded] = np.stack([low, low + wide], axis=-1).astype(np.float32)
+    return found
 
 
 def _columns(recorded: Recorded, n_last: int) -> Floats:

@@ -61,7 +61,7 @@ def test_c04_a_limit_below_what_was_produced_is_kept_and_harms_nothing(visit: An
 
 
 def test_c05_a_long_pass_is_ended_by_reset_and_other_controls_answer_meanwhile(visit: Any) -> None:
-    visitor = visit().open_stage(model="smollm2", lang="en", cache=0)
+    visitor = visit().open_stage(model="smollm2", lang="en", cache=1)
     visitor.write_prompt("one two three four five six seven eight " * 500).click("prefill")
     visitor.page.wait_for_selector(".tbt-working")
     visitor.set_number("seed", "5", seed="5")

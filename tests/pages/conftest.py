@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.engine.worker import Worker
+from core.engine.engine import Engine
 from pages.shared.resources import shelf
 
 FRAME = Path(__file__).resolve().parents[2] / "pages" / "frame.py"
@@ -21,9 +21,9 @@ def models_loaded() -> None:
 
 
 @pytest.fixture
-def engine() -> Iterator[Worker]:
+def engine() -> Iterator[Engine]:
     """An engine of the test's own."""
-    worker = Worker("test engine")
+    worker = Engine(lambda: 2**30)
     yield worker
     worker.stop()
 

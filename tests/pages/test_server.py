@@ -87,6 +87,7 @@ def test_the_lifespan_yields_at_once_and_keeps_the_collector_out_of_the_way(monk
 
     models = Models()
     monkeypatch.setattr(app, "shelf", lambda: models)
+    monkeypatch.setattr(app, "set_up_logging", lambda: None)  # it would hold for all tests that follow
     config.set_option("runner.postScriptGC", True)
 
     async def live() -> None:

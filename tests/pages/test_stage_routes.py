@@ -10,9 +10,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from core.engine.engine import Engine
 from core.engine.recorder import RecordConfig
 from core.engine.run import RunConfig
-from core.engine.worker import Worker
 from core.model.load import LanguageModel
 from pages.shared import stage_routes, wire
 from pages.shared.keep import Keeper
@@ -27,7 +27,7 @@ RECORD = RecordConfig(candidates=4, kv_norms=True, queries=True)
 class Place:
     """A visitor who is here, with a run of some steps, and somebody who asks the routes."""
 
-    def __init__(self, engine: Worker, patch: pytest.MonkeyPatch, *, use_cache: bool = True) -> None:
+    def __init__(self, engine: Engine, patch: pytest.MonkeyPatch, *, use_cache: bool = True) -> None:
         self.keeper, self.engine, self.visit, self.slot = Keeper(), engine, Visit(), Slot()
         patch.setattr(stage_routes, "keeper", lambda: self.keeper)
         patch.setattr(stage_routes, "engine", lambda: engine)
@@ -57,7 +57,7 @@ class Place:
 
 
 @pytest.fixture
-def place(engine: Worker, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(engine, monkeypatch)
 
 
@@ -154,7 +154,7 @@ def test_a_halt_ends_the_stream_after_the_step_under_way(place: Place) -> None:
     assert place.visit.trace is not None and len(place.visit.trace.steps) == 4
 
 
-def test_without_a_cache_there_is_nothing_to_look_at(engine: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_there_is_nothing_to_look_at(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(engine, monkeypatch, use_cache=False)
     assert place.get("attention", step=0, layer=0, head=0).status_code == 404
     assert place.get("vectors", position=0, layer=0, head=0).status_code == 404

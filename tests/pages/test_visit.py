@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from core.engine.engine import Engine
 from core.engine.run import RunConfig
-from core.engine.worker import Worker
 from core.model.load import LanguageModel
 from pages.shared.keep import KEPT_SECONDS, MOST_LEFT, Keeper
 from pages.shared.resources import shelf
@@ -25,14 +25,14 @@ def started() -> Started:
     return Started(model=model, config=RunConfig(), in_chat=False, prompt="床前明月光，")
 
 
-def begun(engine: Worker, started: Started) -> tuple[Visit, Slot]:
+def begun(engine: Engine, started: Started) -> tuple[Visit, Slot]:
     visit, slot = Visit(), Slot()
     visit.prefill(engine, slot, started, visit.version)
     assert visit.settle() and visit.trace is not None
     return visit, slot
 
 
-def test_clicks_meant_for_an_older_screen_do_nothing(engine: Worker, started: Started) -> None:
+def test_clicks_meant_for_an_older_screen_do_nothing(engine: Engine, started: Started) -> None:
     visit, slot = begun(engine, started)
     busy = threading.Event()
     engine.submit(lambda: busy.wait(5))
@@ -48,7 +48,7 @@ def test_clicks_meant_for_an_older_screen_do_nothing(engine: Worker, started: St
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_a_long_pass_can_be_ended(engine: Worker, started: Started, use_cache: bool) -> None:
+def test_a_long_pass_can_be_ended(engine: Engine, started: Started, use_cache: bool) -> None:
     """Reset does not wait for a long prompt: the pass ends at its next layer, and the run is gone with its memory."""
     visit, slot = Visit(), Slot()
     entered, leave = threading.Event(), threading.Event()
@@ -67,7 +67,7 @@ def test_a_long_pass_can_be_ended(engine: Worker, started: Started, use_cache: b
     assert visit.settle() and visit.trace is not None and len(visit.trace.steps) == 1
 
 
-def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Worker, started: Started) -> None:
+def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Engine, started: Started) -> None:
     clock = [0.0]
     keeper = Keeper(now=lambda: clock[0], grace_seconds=100)
     visit, slot = begun(engine, started)
@@ -91,7 +91,7 @@ def test_a_visit_is_kept_for_ten_minutes_after_its_visitor_left(engine: Worker, 
     assert keeper.claim(visit.key) is None and keeper.claim("no such visit") is None
 
 
-def test_the_work_of_those_who_left_ends(engine: Worker, started: Started) -> None:
+def test_the_work_of_those_who_left_ends(engine: Engine, started: Started) -> None:
     """C15, and the engine: a closed tab in the middle of a long prompt keeps nobody else waiting."""
     keeper, visit, slot = Keeper(grace_seconds=0.05), Visit(), Slot()
     entered, leave = threading.Event(), threading.Event()
@@ -113,7 +113,7 @@ def test_the_work_of_those_who_left_ends(engine: Worker, started: Started) -> No
     assert returned.settle(5) and returned.trace is not None
 
 
-def test_only_so_many_visits_are_kept(engine: Worker, started: Started) -> None:
+def test_only_so_many_visits_are_kept(engine: Engine, started: Started) -> None:
     clock = [0.0]
     keeper = Keeper(now=lambda: clock[0], grace_seconds=100)
     visits = [Visit() for _ in range(MOST_LEFT + 3)]
@@ -125,7 +125,7 @@ def test_only_so_many_visits_are_kept(engine: Worker, started: Started) -> None:
     assert [keeper.claim(visit.key) is None for visit in visits] == [True] * 3 + [False] * MOST_LEFT
 
 
-def test_a_copy_goes_its_own_way(engine: Worker, started: Started) -> None:
+def test_a_copy_goes_its_own_way(engine: Engine, started: Started) -> None:
     visit, slot = begun(engine, started)
     copy, other_slot = visit.copy(), Slot()
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_copy_goes_its_own_way(engine: Worker, started: Started) -> None:
     assert copy.trace.output_ids[:2] == visit.trace.output_ids
 
 
-def test_the_cache_goes_with_its_slot(engine: Worker, started: Started) -> None:
+def test_the_cache_goes_with_its_slot(engine: Engine, started: Started) -> None:
     visit, slot = begun(engine, started)
     assert slot.run is not None
     cache = weakref.ref(slot.run.cache)
@@ -146,7 +146,7 @@ def test_the_cache_goes_with_its_slot(engine: Worker, started: Started) -> None:
     assert cache() is None and visit.trace is not None
 
 
-def test_ttft_parts_add_up(engine: Worker, started: Started) -> None:
+def test_ttft_parts_add_up(engine: Engine, started: Started) -> None:
     visit, _ = begun(engine, started)
     assert visit.trace is not None and visit.trace.time_to_first_token_s is not None
     first = visit.trace.steps[0]

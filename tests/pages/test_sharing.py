@@ -1,0 +1,157 @@
+"""Visitors who share the engine: limits, the queue for memory, dropped caches, streams that end while they wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from core.engine.engine import Engine
+from core.engine.exclusive import Measurement
+from core.engine.limits import Limits
+from core.engine.recorder import RecordConfig
+from core.engine.residents import most_bytes
+from core.engine.run import Run, RunConfig
+from core.model.load import LanguageModel
+from pages.shared import stepping
+from pages.shared.resources import shelf
+from pages.shared.started import Slot, Started
+from pages.shared.visit import Visit
+
+RECORD = RecordConfig(candidates=4, kv_norms=True, queries=True)
+
+
+def started(**settings: object) -> Started:
+    model: LanguageModel = shelf().loaded[-1]
+    prompt = settings.pop("prompt", "床前明月光，")
+    config = RunConfig(**{"max_new": 20, "record": RECORD, **settings})  # type: ignore[arg-type]
+    return Started(model=model, config=config, in_chat=False, prompt=str(prompt))
+
+
+@pytest.fixture
+def narrow() -> Iterator[Engine]:
+    """An engine with memory for one run."""
+    asked = started()
+    run = Run(asked.model, asked.model.prompt_ids(asked.prompt, raw=True), asked.config)
+    engine = Engine(lambda: most_bytes(run) * 3 // 2)
+    yield engine
+    engine.stop()
+
+
+def test_limits_are_sentences(engine: Engine) -> None:
+    cases = [
+        (started(prompt="床前明月光，" * 9), Limits(prompt_tokens=50), "engine.prompt_over_limit"),
+        (started(use_cache=False), Limits(prompt_tokens_no_cache=5), "engine.prompt_over_limit_no_cache"),
+        (started(max_new=21), Limits(new_tokens=20), "engine.new_tokens_over_limit"),
+    ]
+    for asked, limits, key in cases:
+        visit, slot = Visit(), Slot()
+        visit.prefill(engine, slot, asked, 0, limits)
+        assert visit.settle() and visit.trace is None and visit.refusal is not None and visit.refusal.key == key
+        assert all(len(visit.refusal.sentence(language)) > 20 for language in ("en", "zh"))
+        visit.prefill(engine, slot, started(), visit.version, limits=Limits())
+        assert visit.settle() and visit.trace is not None and visit.refusal is None
+
+
+def test_so_many_runs_a_minute(engine: Engine) -> None:
+    visit, slot = Visit(), Slot()
+    for number in range(4):
+        visit.prefill(engine, slot, started(), visit.version, Limits(starts_per_minute=3))
+        visit.settle()
+        assert (visit.refusal is not None and visit.refusal.key == "engine.starts_over_limit") == (number == 3)
+    assert visit.trace is not None  # what was there before stays
+
+
+def test_who_waits_for_memory_is_told_their_place_and_comes_in_when_it_is_free(narrow: Engine) -> None:
+    visitors = [(Visit(), Slot()) for _ in range(3)]
+    for visit, slot in visitors:
+        visit.prefill(narrow, slot, started(), 0)
+    assert visitors[0][0].settle(10) and visitors[0][0].trace is not None
+    until(lambda: [narrow.place(v.under_way) if v.under_way else 0 for v, _ in visitors] == [0, 1, 2])
+    assert [seat.place for seat in narrow.status().seats] == [0, 1, 2] and narrow.status().n_queued == 2
+    assert [visit.activity for visit, _ in visitors] == ["", "waiting", "waiting"]
+    visitors[1][0].reset(narrow, visitors[1][1])  # who gives up leaves the queue
+    assert visitors[1][0].settle(5)
+    visitors[0][1].release()  # and who leaves gives the memory back, without a word to the engine
+    assert visitors[2][0].settle(10) and visitors[2][0].trace is not None
+
+
+def test_a_stream_that_waits_for_memory_ends_at_once_when_it_is_halted(narrow: Engine) -> None:
+    (visit, slot), (other, other_slot) = (Visit(), Slot()), (Visit(), Slot())
+    visit.prefill(narrow, slot, started(), 0)
+    assert visit.settle(5)
+    narrow.submit(lambda: narrow._residents.let_go(slot.run) if slot.run else None).result(5)
+    other.prefill(narrow, other_slot, started(), 0)
+    assert other.settle(5) and other.trace is not None
+    n_before = len(visit.trace.steps) if visit.trace else 0
+    asked = visit.play_on(narrow, slot, visit.open_stream(visit.version))
+    until(lambda: slot.run is not None and narrow.place(slot.run) == 1)
+    began = time.monotonic()
+    visit.halt()
+    assert time.monotonic() - began < 1 and asked.cancelled()
+    other_slot.release()
+    visit.decode(narrow, slot, visit.version)  # the run itself is as it was
+    assert visit.settle(10) and visit.trace is not None and len(visit.trace.steps) == n_before + 1
+
+
+def test_a_run_whose_cache_was_dropped_goes_on_and_can_be_looked_at(engine: Engine) -> None:
+    (visit, slot), (straight, straight_slot) = (Visit(), Slot()), (Visit(), Slot())
+    for one, place in ((visit, slot), (straight, straight_slot)):
+        one.prefill(engine, place, started(), 0)
+        one.settle()
+    for number in range(6):
+        if number in (2, 4):
+            engine.submit(lambda: engine._residents.let_go(slot.run) if slot.run else None).result(5)
+            assert slot.run is not None and not slot.run.is_resident
+        if number == 4:
+            looked = visit.look(engine, slot, lambda run: run.attention(1, 0, 0).weights.sum()).result(10)
+            assert looked == pytest.approx(1, abs=1e-4) and slot.run is not None and slot.run.is_resident
+        for one, place in ((visit, slot), (straight, straight_slot)):
+            one.decode(engine, place, one.version)
+            assert one.settle(10)
+    assert visit.trace is not None and straight.trace is not None
+    assert visit.trace.output_ids == straight.trace.output_ids
+    visit.step_back(engine, slot, visit.version)
+    assert visit.settle(10) and len(visit.trace.steps) == 6
+
+
+def test_a_step_waits_for_one_point_of_a_measurement_at_most(engine: Engine) -> None:
+    visit, slot = Visit(), Slot()
+    visit.prefill(engine, slot, started(), 0)
+    assert visit.settle(5)
+    alone = threading.Event()
+    points = [lambda: (alone.set(), time.sleep(0.3)) for _ in range(3)]
+    measurement = engine.measure(Measurement("test", points))
+    assert alone.wait(5) and engine.is_measuring
+    began = time.monotonic()
+    visit.decode(engine, slot, visit.version)
+    assert visit.settle(5) and time.monotonic() - began < 0.9
+    assert len(measurement.future.result(10)) == 3
+
+
+def test_the_page_says_why_a_step_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy:
+        is_measuring = False
+
+        def place(self, run: object) -> int:
+            return 7
+
+    visit = Visit(under_way=object())  # type: ignore[arg-type]
+    monkeypatch.setattr(stepping, "engine", lambda: Busy())
+    monkeypatch.setattr(Visit, "activity", "waiting")
+    monkeypatch.setattr(stepping, "t", lambda key, **values: (key, values))
+    assert stepping._why_it_waits(visit) == ("stage.queued", {"place": "7"})
+    monkeypatch.setattr(Busy, "place", lambda self, run: 0)
+    assert stepping._why_it_waits(visit)[0] == "stage.waiting"
+    monkeypatch.setattr(Busy, "is_measuring", True)
+    assert stepping._why_it_waits(visit)[0] == "stage.measuring"
+
+
+def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Waits until it does; fails when it never does."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
