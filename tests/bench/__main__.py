@@ -1,4 +1,4 @@
-"""`make bench`: ours against transformers on the same weights and threads, in one run; estimates, pages, stage, dials.
+"""`make bench`: ours against transformers on the same weights and threads, in one run; batches, estimates, pages …
 
 Machines differ and change from minute to minute, so every figure is a median of alternating rounds, and what counts is
 the ratio inside this run. The read bandwidth is what a plain sum over 256 MiB reaches between the rounds.
@@ -12,6 +12,7 @@ import torch
 
 from core.model.products import available_cores
 from tests.bench.bandwidth import ReadBandwidth
+from tests.bench.batch import report_batches
 from tests.bench.dials import report_dials
 from tests.bench.estimate import report_estimates
 from tests.bench.page import report_pages
@@ -20,7 +21,7 @@ from tests.bench.speed import Speed, measure
 from tests.bench.stage import report_stage
 
 DTYPES = ("f32", "bf16", "f16")
-PARTS = ("engine", "estimate", "pages", "stage", "dials")
+PARTS = ("engine", "batch", "estimate", "pages", "stage", "dials")
 
 
 def main() -> None:
@@ -33,6 +34,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if "engine" in arguments.parts.split(","):
         report_engine(arguments)
+    if "batch" in arguments.parts.split(","):
+        report_batches(arguments.dtypes.split(","), arguments.prompt_tokens, arguments.rounds)
     if "estimate" in arguments.parts.split(","):
         report_estimates()
     if "pages" in arguments.parts.split(","):
