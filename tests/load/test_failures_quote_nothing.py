@@ -7,9 +7,8 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-import uvloop
-
 from tests.browser.server import serving
+from tests.load.loop import run
 from tests.load.plan import Plan
 from tests.load.visitor import Visitor
 
@@ -77,7 +76,7 @@ def test_a_failure_leaves_no_prompt_in_the_log(tmp_path: Path) -> None:
     script = tmp_path / "failing.py"
     script.write_text(SCRIPT, encoding="utf-8")
     with serving(tmp_path, str(script), fails=True) as server:
-        uvloop.run(fail(server.address))
+        run(fail(server.address))
         log = server.log.read_text(encoding="utf-8")
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     events = [line["event"] for line in lines]

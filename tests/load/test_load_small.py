@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-import uvloop
 
 from tests.browser.server import Server, serving
+from tests.load.loop import run
 from tests.load.plan import Plan, plans
 from tests.load.record import Mixed, Record
 from tests.load.report import Report
@@ -38,26 +38,26 @@ def missed(report: Report) -> list[str]:
 
 
 def test_a_class_that_clicks(server: Server, made: list[Plan]) -> None:
-    report = uvloop.run(clicks(server, made, SECONDS))
+    report = run(clicks(server, made, SECONDS))
     assert not missed(report), report.problems
 
 
 def test_a_class_that_plays(server: Server) -> None:
-    report = uvloop.run(play(server, plans("tiny", VISITORS, max_new=13, least=13), 12))
+    report = run(play(server, plans("tiny", VISITORS, max_new=13, least=13), 12))
     assert not missed(report), report.problems
 
 
 def test_a_crowd(server: Server, made: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.load.scenes.ARRIVAL_SECONDS", 1.0)
     monkeypatch.setattr("tests.load.scenes.CLICKS_IN_A_CROWD", 1)
-    report = uvloop.run(crowd(server, made))
+    report = run(crowd(server, made))
     assert not missed(report), report.problems
 
 
 def test_a_wrong_token_is_noticed(server: Server, made: list[Plan]) -> None:
     """The clients compare: were the run alone another one, they would say so."""
     wrong = [dataclasses.replace(plan, ids=(*plan.ids[:1], plan.ids[1] + 1, *plan.ids[2:])) for plan in made[:2]]
-    report = uvloop.run(play(server, wrong, 5))
+    report = run(play(server, wrong, 5))
     assert any(goal.startswith("tokens that are not those of the run alone") for goal in missed(report))
     assert all("at token 1 (decode)" in problem for problem in report.problems) and report.problems
 
@@ -90,6 +90,6 @@ def test_a_visitor_who_is_not_answered_has_a_problem(made: list[Plan]) -> None:
 
         await everybody(report, [visitor], lambda each, _: each.arrive(), 5)
 
-    uvloop.run(come())
+    run(come())
     report.count_visitors([visitor])
     assert not report.is_good and visitor.problems
