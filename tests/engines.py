@@ -9,7 +9,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
+from core.engine.exclusive import Measurement
 from core.engine.meters import Meters
 from core.engine.residents import Residents, most_bytes
 from core.engine.run import Run
@@ -29,6 +33,28 @@ def answer(run: Run | None, event: StepEvent | None, error: BaseException | None
     if error is not None:
         raise error
     return event
+
+
+def values(measurement: Measurement) -> list[Any]:
+    """What a measurement's points gave."""
+    return [point.value for point in measurement.future.result(PATIENCE)]
+
+
+def sleeper(seconds: float, value: Any = None) -> Callable[[], Any]:
+    """A point that takes so long."""
+
+    def point() -> Any:
+        time.sleep(seconds)
+        return value
+
+    return point
+
+
+def others_use(patch: pytest.MonkeyPatch) -> list[float | None]:
+    """What others will have used of the cores, reading by reading; a quiet machine when nothing is left."""
+    readings: list[float | None] = []
+    patch.setattr(exclusive_module, "used_by_others", lambda: readings.pop(0) if readings else 0.0)
+    return readings
 
 
 @dataclass

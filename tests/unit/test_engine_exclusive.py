@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.engine.exclusive import OTHERS_SECONDS, ExclusiveSlot, Measurement
 from core.engine.residents import Residents
 from core.engine.status import Measuring
 from core.model.load import LanguageModel
 from core.refusal import Refusal
-from tests.engines import MANY_BYTES, PATIENCE, alone, answer, gate, play, wait_until
+from tests.engines import MANY_BYTES, PATIENCE, alone, answer, gate, others_use, play, sleeper, values, wait_until
 from tests.peer import random_ids, random_pair
 from tests.runs import new_run
 
@@ -41,22 +40,7 @@ def slot() -> ExclusiveSlot:
 
 @pytest.fixture(autouse=True)
 def used(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """What others will have used, reading by reading; a quiet machine when nothing is left."""
-    readings: list[float | None] = []
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: readings.pop(0) if readings else 0.0)
-    return readings
-
-
-def values(measurement: Measurement) -> list[Any]:
-    return [point.value for point in measurement.future.result(PATIENCE)]
-
-
-def sleeper(seconds: float, value: Any = None) -> Callable[[], Any]:
-    def point() -> Any:
-        time.sleep(seconds)
-        return value
-
-    return point
+    return others_use(monkeypatch)
 
 
 # --- alone

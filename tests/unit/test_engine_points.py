@@ -5,16 +5,14 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from core.engine import exclusive as exclusive_module
 from core.engine.exclusive import MOST_TRIES, ExclusiveSlot, Measurement, Point, used_by_others
 from core.engine.residents import Residents
 from core.refusal import Refusal
-from tests.engines import PATIENCE
+from tests.engines import others_use, sleeper, values
 
 
 @pytest.fixture
@@ -24,22 +22,7 @@ def slot() -> ExclusiveSlot:
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """What others will have used, reading by reading; a quiet machine when nothing is left."""
-    readings: list[float | None] = []
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: readings.pop(0) if readings else 0.0)
-    return readings
-
-
-def values(measurement: Measurement) -> list[Any]:
-    return [point.value for point in measurement.future.result(PATIENCE)]
-
-
-def sleeper(seconds: float, value: Any = None) -> Callable[[], Any]:
-    def point() -> Any:
-        time.sleep(seconds)
-        return value
-
-    return point
+    return others_use(monkeypatch)
 
 
 @pytest.mark.parametrize("was_on", [True, False])
