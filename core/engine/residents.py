@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from weakref import WeakKeyDictionary
 
+from core.engine.meters import RATE_SECONDS
 from core.engine.run import Run
 from core.estimate.kv import kv_bytes
 from core.refusal import Refusal
 
-RATE_SECONDS = 4.0
 KEPT_STEPS = 128
 REST_SECONDS = 5.0
 """A run that was asked for nothing for so long may be dropped when others wait; slow players pause a second."""

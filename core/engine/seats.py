@@ -28,7 +28,7 @@ def _seat(run: Run, place: Place, turn: Turn | None, now: float) -> Seat:
         tag=place.tag,
         model=run.model.name,
         doing=doing,
-        n_tokens=prefix.n_done if prefix is not None else run.n_to_cache if run.is_resident else 0,
+        n_tokens=prefix.n_done if prefix is not None else _cached(run),
         n_prefix=0 if prefix is None else prefix.n_tokens,
         kv_bytes=0 if run.cache is None else run.cache.used_bytes,
         held_bytes=run.held_bytes,
@@ -49,3 +49,8 @@ def _waiting(turn: Turn, run: Run, place: int) -> Seat:
         place=place,
         tokens_per_s=0.0,
     )
+
+
+def _cached(run: Run) -> int:
+    """Positions in its cache, in the middle of a pass one more than its steps say; without one, those of its prefix."""
+    return run.n_to_cache if run.cache is None else run.cache.n_tokens

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from core.engine import steps as steps_module
 from core.engine.engine import Engine
 from core.engine.exclusive import Measurement
 from core.engine.meters import KEPT_LATELY, Meters
@@ -81,6 +82,24 @@ def test_who_has_just_stepped_is_decoding_and_rests_after_a_while(model: Languag
     assert seat.doing is Doing.RESTING and seat.tokens_per_s == 0
     hand.residents.let_go(run)
     assert not look_around(hand)
+
+
+def test_a_run_in_the_middle_of_its_pass_shows_its_positions(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the pass and its record the cache is one position ahead of the steps, and is no less there."""
+    hand, run = ByHand(), new_run(model, random_ids(5))
+    hand.finish(hand.step(run, "a"))
+    seen: list[Seat] = []
+    finish = steps_module.finish
+
+    def looked_at(*given: Any) -> Any:
+        seen.append(look_around(hand)["a"])
+        return finish(*given)
+
+    monkeypatch.setattr(steps_module, "finish", looked_at)
+    hand.finish(hand.step(run, "a"))
+    assert [(seat.doing, seat.n_tokens) for seat in seen] == [(Doing.DECODING, 6)] and seen[0].kv_bytes > 0
 
 
 def test_a_run_that_is_refilled_shows_how_far_it_is(model: LanguageModel) -> None:
