@@ -62,6 +62,13 @@ class Recorded:
     value_norms: FloatArray | None = None
     attention: AttentionRow | None = None
 
+    def columns(self, n_last: int) -> FloatArray:
+        """The norms of the last `n_last` new positions, position first: [n_last, L, 2, n_kv], K before V."""
+        if self.key_norms is None or self.value_norms is None:
+            raise ValueError("this run's record keeps no norms of keys and values")
+        both = np.stack([self.key_norms, self.value_norms], axis=1)  # (L, n_kv, n_new) → (L, 2, n_kv, n_new)
+        return both[..., both.shape[-1] - n_last :].transpose(3, 0, 1, 2)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
@@ -157,6 +164,11 @@ class Trace:
     def output_ids(self) -> tuple[int, ...]:
         """The tokens produced so far."""
         return tuple(step.sampled.token_id for step in self.steps if step.sampled)
+
+    def n_added(self, number: int) -> int:
+        """Positions that a step brought: all of a prompt, then one a step, also where it computes all of them again."""
+        before = self.steps[number - 1].n_tokens if number else 0
+        return self.steps[number].n_tokens - before
 
     @property
     def time_to_first_token_s(self) -> float | None:

@@ -60,7 +60,8 @@ class Pass(NamedTuple):
 
     A pass of one position is a decode step: latents are absorbed, windows counted, the cache read, the new position's
     own row included. A longer one is a prefill: latents are expanded, every layer computes its whole rectangle, and of
-    the cache only what was there before is read.
+    the cache only what was there before is read. `of_prefix` makes it a prefill whatever its length: a prompt of one
+    token, or the one that its last chunk had left.
     """
 
     n_new: int
@@ -69,11 +70,12 @@ class Pass(NamedTuple):
     weight_dtypes: WeightDtypes = BF16_WEIGHTS
     kv_dtypes: KvDtypes = BF16_KV
     activation_bytes: int = 2
+    of_prefix: bool = False
 
     @property
     def is_decode(self) -> bool:
         """Whether the pass is a decode step."""
-        return self.n_new == 1
+        return self.n_new == 1 and not self.of_prefix
 
     def rows_read(self, window: int | None) -> int:
         """Cached positions that a layer reads, one sequence."""

@@ -22,11 +22,21 @@ def attend(queries: Tensor, keys_values: Tensor, workspace: Tensor | None = None
     Returns [n_new, h, d_h], for each query head the values it gathered. A cache in another dtype than the queries is
     converted into `workspace` (see `new_workspaces`), where it is read from.
     """
-    n_new, n = queries.shape[0], keys_values.shape[1]
-    n_kv = keys_values.shape[0] // 2
+    return attend_fused(queries, *read(keys_values, workspace))
+
+
+def read(keys_values: Tensor, workspace: Tensor | None) -> tuple[Tensor, Tensor]:
+    """A layer's keys and values [n_kv, n, d_h] each, out of [2·n_kv, n, d_h]; converted where there is a workspace."""
     if workspace is not None:
         keys_values = workspace.copy_(keys_values)
-    keys, values = keys_values.split_with_sizes((n_kv, n_kv))  # (n_kv, n, d_h) each
+    n_kv = keys_values.shape[0] // 2
+    keys, values = keys_values.split_with_sizes((n_kv, n_kv))
+    return keys, values
+
+
+def attend_fused(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Several new positions [n_new, h, d_h]: scores, softmax and gathering in torch's one fused kernel."""
+    n_new, n = queries.shape[0], keys.shape[1]
     whole = n_new == n
     attended = F.scaled_dot_product_attention(
         queries.transpose(0, 1)[None],  # (1, h, n_new, d_h)
@@ -55,13 +65,28 @@ def new_workspaces(caches: Sequence[KVCache], n_new: int, dtype: torch.dtype) ->
     return [room[: prod(shape)].view(shape) if need else None for need, shape in zip(needed, shapes, strict=True)]
 
 
-def attend_within(queries: Tensor, keys_values: Tensor) -> Tensor:
-    """Causal attention inside whole sequences: [B, n, h, d_h] over keys, then values [B, n, 2·n_kv, d_h]."""
+def attend_within(queries: Tensor, keys_values: Tensor, *, causal: bool = True) -> Tensor:
+    """Attention inside whole sequences: [B, n, h, d_h] over keys, then values [B, n, 2·n_kv, d_h].
+
+    Without `causal` every position sees all, those to its right too: what an encoder does, and no decoder.
+    """
     keys, values = keys_values.chunk(2, 2)
     attended = F.scaled_dot_product_attention(
-        queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), is_causal=True, enable_gqa=True
+        queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), is_causal=causal, enable_gqa=True
     )
     return attended.transpose(1, 2)
+
+
+class AttentionWithin:
+    """`attend_within` for one pass, whose rows are B whole sequences one after another: R = B·n."""
+
+    def __init__(self, batch: int, *, causal: bool = True) -> None:
+        self._batch, self._causal = batch, causal
+
+    def attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        """queries [R, h, d_h] over keys, then values [R, 2·n_kv, d_h] → gathered [R, h, d_h]; alike in each layer."""
+        whole = (heads.unflatten(0, (self._batch, -1)) for heads in (queries, keys_values))
+        return attend_within(*whole, causal=self._causal).flatten(0, 1)
 
 
 def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:

@@ -33,8 +33,8 @@ class CachedAttention:
     It is made once a pass, after the caches have reserved room for `n_new` positions each. `dtype`: of the activations.
     """
 
-    def __init__(self, caches: Sequence[KVCache], n_new: int, dtype: torch.dtype, *, padded: bool = True) -> None:
-        """`padded=False` leaves a single position's products as long as the sequence, for torch's counter to count."""
+    def __init__(self, caches: Sequence[KVCache], n_new: int, dtype: torch.dtype, padding: int = BLOCK_TOKENS) -> None:
+        """Single positions attend to so many that `padding` divides it; 1 is for torch's counter to count."""
         self._order: Tensor | None = None  # rows as the parts want them, and as they came
         self._parts: list[_Part]
         if n_new > 1:
@@ -43,8 +43,7 @@ class CachedAttention:
             return
         rows = sorted(range(len(caches)), key=lambda row: _length_class(caches[row]))
         groups = [list(group) for _, group in groupby(rows, key=lambda row: _length_class(caches[row]))]
-        block = BLOCK_TOKENS if padded else 1
-        self._parts = [_Together([caches[row] for row in group], dtype, block) for group in groups]
+        self._parts = [Together([caches[row] for row in group], dtype, padding) for group in groups]
         if rows != sorted(rows):
             self._order = torch.tensor(rows, device=caches[0].device)
             self._back = self._order.argsort()
@@ -77,7 +76,7 @@ class _Alone:
         return attend(queries, self._cache.write(layer, keys_values), self._room)
 
 
-class _Together:
+class Together:
     """B sequences with one new position each, of lengths n_1 … n_B (the new one included), padded to whole
     blocks of the longest.
 
@@ -87,12 +86,12 @@ class _Together:
     cache of the activations' own dtype is read where it lies.
     """
 
-    def __init__(self, caches: Sequence[KVCache], dtype: torch.dtype, block: int) -> None:
+    def __init__(self, caches: Sequence[KVCache], dtype: torch.dtype, padding: int) -> None:
         config, device = caches[0].config, caches[0].device
         self.n_rows, self._caches = len(caches), caches
         self._n_kv, self._group, self._width = config.n_kv_heads, config.n_heads // config.n_kv_heads, config.head_dim
         lengths = [cache.n_tokens + 1 for cache in caches]
-        n = -(-max(lengths) // block) * block
+        n = -(-max(lengths) // padding) * padding
         beyond = torch.arange(n, device=device) >= torch.tensor(lengths, device=device)[:, None]  # (B, n)
         mask = torch.zeros(beyond.shape, dtype=dtype, device=device).masked_fill_(beyond, float("-inf"))
         # (B, n) → (B·n_kv, g, n): the same for each KV head, and for the g query heads that share it
@@ -104,16 +103,33 @@ class _Together:
             self._places = [room[:, row, :, :length] for row, length in enumerate(lengths)]
             self._room = room.flatten(1, 2)
 
-    def attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        torch._foreach_copy_([cache.next_place(layer) for cache in self._caches], keys_values.unbind())
-        keys, values = self._laid_out(layer).unbind()  # (B·n_kv, n, d_h) each
-        grouped = queries.reshape(-1, self._group, self._width)  # (B, h, d_h) → (B·n_kv, g, d_h)
-        scores = torch.baddbmm(self._mask, grouped, keys.mT, alpha=self._width**-0.5)  # (B·n_kv, g, n)
-        return torch.bmm(scores.softmax(-1), values).view(queries.shape)
+    @property
+    def converts(self) -> bool:
+        """Whether keys and values are copied into a room of their own before they are read."""
+        return self._room is not None
 
-    def _laid_out(self, layer: int) -> Tensor:
-        """Keys, then values of all sequences [2, B·n_kv, n, d_h]."""
+    def attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        self.write(layer, keys_values)
+        keys, values = self.read(layer)
+        return self.gather(self.score(queries, keys).softmax(-1), values)
+
+    def write(self, layer: int, keys_values: Tensor) -> None:
+        """Each row's new keys, then values [B, 2·n_kv, d_h] go behind what its cache holds."""
+        torch._foreach_copy_([cache.next_place(layer) for cache in self._caches], keys_values.unbind())
+
+    def read(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of all sequences, [B·n_kv, n, d_h] each."""
         if self._room is None:
-            return self._caches[0].blocks(layer, self._n)
+            keys, values = self._caches[0].blocks(layer, self._n).unbind()
+            return keys, values
         torch._foreach_copy_(self._places, [cache.with_next(layer) for cache in self._caches])
-        return self._room
+        return self._room[0], self._room[1]
+
+    def score(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """queries [B, h, d_h] with keys [B·n_kv, n, d_h]: [B·n_kv, g, n], −∞ beyond each sequence."""
+        grouped = queries.reshape(-1, self._group, self._width)  # (B, h, d_h) → (B·n_kv, g, d_h)
+        return torch.baddbmm(self._mask, grouped, keys.mT, alpha=self._width**-0.5)
+
+    def gather(self, weights: Tensor, values: Tensor) -> Tensor:
+        """Values [B·n_kv, n, d_h] added up by the softmax's weights [B·n_kv, g, n]: [B, h, d_h]."""
+        return torch.bmm(weights, values).view(self.n_rows, -1, self._width)

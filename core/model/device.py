@@ -50,6 +50,10 @@ class Device:
         if self.kind == "cuda":
             torch.cuda.reset_peak_memory_stats(self.torch_device)
 
+    def allocated_memory_bytes(self) -> int | None:
+        """Bytes allocated on the device now; None where the device does not keep count."""
+        return torch.cuda.memory_allocated(self.torch_device) if self.kind == "cuda" else None
+
     def peak_memory_bytes(self) -> int | None:
         """The most bytes allocated on the device since the last reset; None where the device does not keep count."""
         return torch.cuda.max_memory_allocated(self.torch_device) if self.kind == "cuda" else None

@@ -97,6 +97,15 @@ class KVCache:
         """Counts `n_new` positions as cached: every layer has written them."""
         self._n_tokens += n_new
 
+    def first(self, n_tokens: int) -> KVCache:
+        """A cache of its own that holds the first `n_tokens` positions, copied."""
+        copied = KVCache(self.config, dtype=self.dtype, device=self.device, block_tokens=self.block_tokens)
+        copied.reserve(n_tokens)
+        for layer, own in zip(copied._layers, self._layers, strict=True):
+            layer[:, :n_tokens] = own[:, :n_tokens]
+        copied.commit(n_tokens)
+        return copied
+
     def truncate(self, n_tokens: int) -> None:
         """Forgets all positions from `n_tokens` on and gives whole unused blocks back."""
         if not 0 <= n_tokens <= self._n_tokens:

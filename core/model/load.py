@@ -47,6 +47,11 @@ class LanguageModel:
         return DTYPE_NAMES[self.transformer.dtype]
 
     @property
+    def element_bytes(self) -> int:
+        """b_kv: bytes of one number of its cache."""
+        return self.transformer.dtype.itemsize
+
+    @property
     def shape(self) -> ModelShape:
         """The model as the estimates see it."""
         return shape_of(self.config)

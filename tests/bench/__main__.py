@@ -16,12 +16,13 @@ from tests.bench.batch import report_batches
 from tests.bench.dials import report_dials
 from tests.bench.estimate import report_estimates
 from tests.bench.page import report_pages
+from tests.bench.race import report_race
 from tests.bench.recording import recording_share
 from tests.bench.speed import Speed, measure
 from tests.bench.stage import report_stage
 
 DTYPES = ("f32", "bf16", "f16")
-PARTS = ("engine", "batch", "estimate", "pages", "stage", "dials")
+PARTS = ("engine", "batch", "race", "estimate", "pages", "stage", "dials")
 
 
 def main() -> None:
@@ -36,6 +37,8 @@ def main() -> None:
         report_engine(arguments)
     if "batch" in arguments.parts.split(","):
         report_batches(arguments.dtypes.split(","), arguments.prompt_tokens, arguments.rounds)
+    if "race" in arguments.parts.split(","):
+        report_race(arguments.dtypes.split(","), arguments.rounds)
     if "estimate" in arguments.parts.split(","):
         report_estimates()
     if "pages" in arguments.parts.split(","):

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from core.estimate.flops import attended_pairs
-from core.model.attention import attend, attend_within, attention_weights, ends_aligned_mask, new_workspaces
+from core.model.attention import (
+    AttentionWithin,
+    attend,
+    attend_within,
+    attention_weights,
+    ends_aligned_mask,
+    new_workspaces,
+)
 from core.model.kv_cache import KVCache
 from tests.runs import MADE_UP
 
@@ -81,6 +88,21 @@ def test_whole_sequences_at_once(h: int, n_kv: int) -> None:
     for row in range(2):
         alone = attend(queries[row], keys_values[row].transpose(0, 1))
         torch.testing.assert_close(together[row], alone, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_rows_of_whole_sequences(causal: bool) -> None:
+    """A pass's rows are its sequences one after another; without the mask each query sees all of its own."""
+    queries, keys_values = torch.randn(2, 5, 4, 6), torch.randn(2, 5, 4, 6)
+    rows = AttentionWithin(2, causal=causal).attend(0, queries.flatten(0, 1), keys_values.flatten(0, 1))
+    keys, values = keys_values.transpose(1, 2).chunk(2, 1)  # (B, n_kv, n, d_h) each
+    for index in range(2):
+        heads = queries[index].transpose(0, 1)  # (h, n, d_h)
+        scores = heads @ keys[index].repeat_interleave(2, 0).mT * 6**-0.5
+        if causal:
+            scores = scores.masked_fill(~ends_aligned_mask(5, 5, scores.device), float("-inf"))
+        expected = (scores.softmax(-1) @ values[index].repeat_interleave(2, 0)).transpose(0, 1)
+        torch.testing.assert_close(rows[5 * index : 5 * index + 5], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -118,7 +118,9 @@ def test_every_sentence_of_a_refusal_is_used() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    unused = {key for key in catalogue("en") if key.split(".")[0] in ("engine", "estimate", "model", "text")} - literals
+    unused = {
+        key for key in catalogue("en") if key.split(".")[0] in ("engine", "estimate", "model", "saved", "text")
+    } - literals
     assert unused == set()
 
 
@@ -128,7 +130,10 @@ def test_every_word_of_the_pages_is_used() -> None:
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     beginnings = tuple(re.findall(r"""[`"'](?:\w+\.)?(\w+_)\$?\{""", source))
     ends = tuple(re.findall(r"""\}(_\w+)[`"']""", source))
-    areas = ("pages", "settings", "stage", "derivations", "planner", "costs", "batch")
+    areas = (
+        *("pages", "settings", "stage", "derivations", "planner", "costs", "batch"),
+        *("tools", "race", "causality", "timeline", "keepsake", "microscope"),
+    )
     keys = [key.split(".") for key in catalogue("en") if key.split(".")[0] in areas]
     unused = [
         f"{area}.{key}"
