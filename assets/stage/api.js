@@ -1,11 +1,11 @@
 // The routes the stage asks by itself. A visit is named in a header, never in an address.
 
-const API = new URL('../../../api/stage/', import.meta.url);
 export const VISIT_HEADER = 'X-TBT-Visit';
 
 /** The answer of a route; throws where there is none. */
 async function ask(visit, name, values, signal) {
-  const answer = await fetch(new URL(`${name}?${new URLSearchParams(values)}`, API), {
+  const api = new URL('../../../api/stage/', import.meta.url);
+  const answer = await fetch(new URL(`${name}?${new URLSearchParams(values)}`, api), {
     headers: { [VISIT_HEADER]: visit },
     cache: 'no-store',
     signal,

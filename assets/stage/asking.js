@@ -14,7 +14,7 @@ export class Asking {
 
   /** Sends an event with what this screen shows. While another waits for its answer only `force` sends it. */
   ask(action, { force = false, ...more } = {}) {
-    if (this.event && !force) return;
+    if (!this.stage.send || (this.event && !force)) return; // a page that was saved has nobody to ask
     const { visit, number, version, steps } = this.stage.record ?? { steps: [] };
     const event = { action, visit, run: number, seen: version, have: steps.length, ...more };
     if (action === 'reset') this.next = null;

@@ -10,6 +10,8 @@ const ICONS = {
   next_turn: 'M4 4h16v11H8l-4 4z',
 };
 
+const PAGE = 'page'; // a replay outside the app: without the buttons that only the app can carry out
+
 export class Bar {
   constructor(stage) {
     this.buttons = {};
@@ -46,12 +48,15 @@ export class Bar {
       const name = action === 'play' && playing ? 'pause' : action;
       // Not `disabled`: a button that is pressed and greys out for a moment must keep the focus of the keyboard.
       button.setAttribute('aria-disabled', String(!can[action]));
-      if (button.dataset.drawn === `${name} ${header.language}`) continue;
-      button.dataset.drawn = `${name} ${header.language}`;
+      const isIdle = Boolean(header.replay) && action !== 'play'; // a run out of a file is looked at, not computed
+      button.hidden = action === 'next_turn' ? !header.can.next_turn : isIdle && header.replay === PAGE;
+      const drawn = `${name} ${header.language} ${header.replay ?? ''}`;
+      if (button.dataset.drawn === drawn) continue;
+      button.dataset.drawn = drawn;
       refill(button, ICONS[name] ? icon(ICONS[name]) : null, el('span', {}, t(name)));
-      button.title = t(`${name}_hint`);
+      const isReplay = Boolean(header.replay) && name === 'play';
+      button.title = t(isIdle ? 'replay_computes_nothing' : isReplay ? 'replay_hint' : `${name}_hint`);
     }
-    this.buttons.next_turn.hidden = !header.can.next_turn;
     this.root.firstChild.setAttribute('aria-label', t('actions'));
     if (this.speed.dataset.language !== header.language) {
       this.speed.dataset.language = header.language;

@@ -3,8 +3,8 @@
 import { count } from './numbers.js';
 import { DECODE, PREFIX } from './scene.js';
 
-/** The sentence for a scene; `focus` is the layer and head looked at. */
-export function caption({ steps, facts }, scene, focus, t) {
+/** The sentence for a scene; `focus` is the layer and head looked at, `isSeen` whether their attention can be drawn. */
+export function caption({ steps, facts }, scene, focus, t, { isSeen }) {
   if (scene.step === null) return t('act_empty');
   const step = steps[scene.step];
   const values = {
@@ -19,7 +19,7 @@ export function caption({ steps, facts }, scene, focus, t) {
     if (!scene.share) return t('act_recompute_done', values);
     return t(scene.share < PREFIX.cleared ? 'act_recompute_cleared' : 'act_recompute', values);
   }
-  if (!scene.share) return t('act_decode_done', values);
+  if (!scene.share) return t(isSeen ? 'act_decode_done' : 'act_decode_done_unseen', values);
   const part = Object.keys(DECODE).find((name) => scene.share < DECODE[name]) ?? 'dropped';
   return t(`act_${part}`, values);
 }

@@ -35,8 +35,9 @@ export function refill(element, ...children) {
   element.replaceChildren(...present(children));
 }
 
-/** A figure that opens to its formula; `t` gives its name, `step` counts from 0. */
+/** A figure that opens to its formula, where `t` has somebody who can open it; `step` counts from 0. */
 export function figure(t, name, step, text, focusable = true) {
+  if (t.isAlone) return el('span', { 'data-figure': name, 'data-step': step }, text);
   const [, base, rank] = name.match(/^(.*?)(?:_(\d+))?$/);
   const label = `${t(`figure_${base}`)}${rank === undefined ? '' : ` ${Number(rank) + 1}`}: ${text}`;
   const attributes = { type: 'button', class: 'tbt-open', 'data-figure': name, 'data-step': step, 'aria-label': label };

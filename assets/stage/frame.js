@@ -1,6 +1,6 @@
 // The byte format of all transports: "TBT1", the header's length (uint32, little endian), the header as JSON in UTF-8,
 // then one byte a cell: for each new column, each layer, K then V, each KV head; then two bytes a weight of attention
-// where the header names it. pages/shared/wire.py writes it.
+// where the header names rows of it. pages/shared/wire.py writes it.
 
 const MAGIC = 0x31544254; // "TBT1" read as a little-endian number
 

@@ -71,10 +71,11 @@ export class Inspector {
   async fetch() {
     const { cell, key } = this;
     if (!cell) return;
-    const { record } = this.picture.stage;
+    const { record, header } = this.picture.stage;
     this.asked = `${key} ${record.version}`;
-    // Without a cache there is nothing to ask for.
-    const vectors = record.facts.use_cache ? await vectorsOf(record.visit, cell).catch(() => null) : null;
+    // Without a cache there is nothing to ask for, and of a run out of a file nobody to ask.
+    const canAsk = record.facts.use_cache && !header.replay;
+    const vectors = canAsk ? await vectorsOf(record.visit, cell).catch(() => null) : null;
     if (this.key !== key) return;
     this.vectors = vectors;
     this.update(this.picture.stage);
@@ -84,7 +85,7 @@ export class Inspector {
     const { t, record } = stage;
     this.canvas.hidden = !this.vectors;
     if (!this.vectors) {
-      this.note.textContent = this.asked ? t('cell_none') : '';
+      this.note.textContent = this.asked ? t(stage.header.replay ? 'cell_not_in_file' : 'cell_none') : '';
       return;
     }
     this.note.textContent = this.pinned ? this.compared(t, record) : t('cell_dtype', { dtype: this.vectors.dtype });

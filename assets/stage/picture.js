@@ -22,6 +22,7 @@ export class Picture {
   constructor(stage) {
     this.stage = stage;
     this.cell = null; // the cell looked at: {position, layer, head}
+    this.width = 0; // nothing is painted before it is measured
     this.head = new PictureHead(this);
     this.cells = new CellLayer();
     this.canvas = el('canvas', { role: 'img' });
@@ -84,7 +85,7 @@ export class Picture {
     paint(context, place, record, scene, { cells: this.cells, row, colours, selected, cell: this.cell, ratio, t });
     if (isMap) this.paintMap(context, place, scene, colours);
     this.timebar.update(stage, scene);
-    this.say(place, scene, nReserved);
+    this.say(place, scene, nReserved, row !== null);
     const painted = String(record.steps.length);
     if (stage.root.dataset.painted !== painted) stage.root.dataset.painted = painted;
   }
@@ -111,7 +112,8 @@ export class Picture {
 
   /** Asks the server for a row when the picture has rested there, once; not for the steps that rush past. */
   fetched(step, layer, head) {
-    const { record } = this.stage;
+    const { record, header } = this.stage;
+    if (header.replay) return null; // what a file does not hold nobody has
     const key = `${record.visit} ${record.number} ${step} ${layer} ${head}`;
     if (this.wanted === key) return null;
     this.wanted = key;
@@ -131,8 +133,8 @@ export class Picture {
   }
 
   /** The picture in words: for a screen reader, and as the caption below it. */
-  say(place, scene, nReserved) {
-    const { record, t } = this.stage;
+  say(place, scene, nReserved, isSeen) {
+    const { record, t, header } = this.stage;
     this.note.textContent = place.perBin > 1 ? t('picture_bins', { count: place.perBin }) : '';
     this.note.hidden = place.perBin === 1;
     const words = record.facts.use_cache ? 'picture_words' : 'picture_words_no_cache';
@@ -140,7 +142,7 @@ export class Picture {
     const shown = Object.fromEntries(Object.entries(counts).map(([name, value]) => [name, count(value)]));
     const label = t(words, { layers: record.facts.n_layers, ...shown });
     if (this.canvas.getAttribute('aria-label') !== label) this.canvas.setAttribute('aria-label', label);
-    const text = caption(record, scene, this.head.focus, t);
+    const text = caption(record, scene, this.head.focus, t, { isSeen: isSeen || !header.replay });
     if (this.caption.textContent !== text) this.caption.textContent = text;
   }
 

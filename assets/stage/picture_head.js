@@ -24,8 +24,8 @@ export class PictureHead {
 
   /** The layer and head looked at: the chosen ones, if this model has them; else those the newest row came from. */
   get focus() {
-    const { facts, newestRow } = this.picture.stage.record;
-    const { layer = -1, head = -1 } = this.chosen ?? {};
+    const { header, record: { facts, newestRow } } = this.picture.stage;
+    const { layer = -1, head = -1 } = (header.replay ? null : this.chosen) ?? {};
     if (layer >= 0 && layer < facts.n_layers && head < facts.n_heads) return { layer, head };
     return newestRow ?? { layer: Math.floor(facts.n_layers / 2), head: 0 };
   }
@@ -44,6 +44,9 @@ export class PictureHead {
     this.title.textContent = t('picture');
     this.legend.textContent = `${t('picture_axes')} · ${t('heads_per_cell', { count: facts.n_kv_heads })}`;
     this.focusBox.hidden = !facts.use_cache;
+    // What a file holds of attention is one head's; the others cannot be asked for.
+    for (const select of [this.layer, this.headSelect]) select.disabled = Boolean(header.replay);
+    this.focusBox.title = header.replay ? t('replay_one_head') : '';
     this.fill(this.layer, this.layerName, t('focus_layer'), facts.n_layers, this.focus.layer);
     this.fill(this.headSelect, this.headName, t('focus_head'), facts.n_heads, this.focus.head);
     this.drawSwitch(header, t);
@@ -56,18 +59,22 @@ export class PictureHead {
     if (document.activeElement !== select) select.value = value;
   }
 
-  drawSwitch({ language }, t) {
-    const state = `${language} ${this.shown}`;
+  drawSwitch({ language, replay }, t) {
+    if (replay && this.shown === 'attention') this.shown = 'both';
+    const state = `${language} ${this.shown} ${replay ?? ''}`;
     if (this.switch.dataset.state === state) return;
     this.switch.dataset.state = state;
     this.switch.setAttribute('aria-label', t('picture_switch'));
-    refill(this.switch, VIEWS.map((shown) => this.button(shown, t)));
+    refill(this.switch, VIEWS.map((shown) => this.button(shown, t, replay)));
   }
 
-  button(shown, t) {
+  button(shown, t, replay) {
     const marks = shown === 'attention' ? ['tbt-mark-a'] : kindsOf(shown).map((kind) => `tbt-mark-${'kv'[kind]}`);
     const attributes = { type: 'button', 'aria-pressed': String(shown === this.shown), 'data-show': shown };
-    const button = el('button', attributes, marks.map((mark) => el('i', { class: mark })), t(`show_${shown}`));
+    const isMissing = Boolean(replay) && shown === 'attention';
+    const why = isMissing ? { disabled: true, title: t('replay_one_head') } : {};
+    const marked = marks.map((mark) => el('i', { class: mark }));
+    const button = el('button', { ...attributes, ...why }, marked, t(`show_${shown}`));
     button.addEventListener('click', () => {
       this.shown = shown;
       this.drawSwitch(this.picture.stage.header, t);

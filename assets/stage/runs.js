@@ -84,9 +84,12 @@ class RunRecord {
     const nCells = (this.nColumns() - first) * this.columnCells;
     this.room(this.nColumns());
     this.cells.set(body.subarray(0, nCells), first * this.columnCells);
-    if (header.attention) {
-      this.newestRow = { layer: header.attention.layer, head: header.attention.head };
-      this.keepRow(header.attention, body.subarray(nCells));
+    let begin = nCells;
+    for (const row of [...(header.rows ?? []), ...(header.attention ? [header.attention] : [])]) {
+      const end = begin + 2 * this.steps[row.step].n_tokens;
+      this.keepRow(row, body.subarray(begin, end));
+      this.newestRow = { layer: row.layer, head: row.head };
+      begin = end;
     }
     return true;
   }

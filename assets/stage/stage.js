@@ -122,6 +122,7 @@ export class Stage {
 
   changeSpeed(speed) {
     this.speed = speed;
+    this.timeline.msAStep = this.msAStep;
     this.player.stop(); // and on it goes, at the new pace, when the answer comes
     this.ask('speed', { force: true, value: speed });
   }

@@ -4,13 +4,15 @@ const KEY = 'tbt.visit';
 const FIRST_STAGE = 'stage';
 
 /** The visit this tab had before it was refreshed or duplicated, if the one it has now has not begun; else null. */
-export function formerVisit({ stage, visit, total }) {
+export function formerVisit({ stage, visit, total, replay }) {
+  if (replay) return null;
   const remembered = sessionStorage.getItem(keyOf(stage));
   return remembered && remembered !== visit && total === 0 ? remembered : null;
 }
 
-/** Remembers the visit this tab shows. */
-export function remember({ stage, visit }) {
+/** Remembers the visit this tab shows; a run out of a file is nobody's visit. */
+export function remember({ stage, visit, replay }) {
+  if (replay) return;
   sessionStorage.setItem(keyOf(stage), visit);
 }
 

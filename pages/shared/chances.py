@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core.engine.begun import Begun
 from core.engine.trace import Sampled, StepEvent
 from core.estimate.probability import (
     DrawnProbability,
@@ -21,7 +22,6 @@ from core.estimate.probability import (
 )
 from core.model.sampling import Candidate, Filtered, SamplingConfig, choose, exponentials, penalised
 from pages.shared.source_code import Source, sources
-from pages.shared.started import Started
 
 MODEL, DRAWN = "model_probability", "drawn_probability"
 
@@ -60,7 +60,7 @@ def is_chance(name: str, event: StepEvent) -> bool:
     return kind in (MODEL, DRAWN) and event.sampled is not None and place in map(str, range(len(_listed(event))))
 
 
-def chance_of(name: str, started: Started, event: StepEvent) -> OpenedChance:
+def chance_of(name: str, started: Begun, event: StepEvent) -> OpenedChance:
     """The probability, opened. For names that `is_chance` knows."""
     kind, _, place = name.rpartition("_")
     sampled, candidate = event.sampled, _listed(event)[int(place)]

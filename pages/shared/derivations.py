@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
+from core.engine.begun import Begun
 from core.engine.finish import bytes_read
 from core.engine.trace import Phase, StepEvent, Trace
 from core.estimate import flops
@@ -20,7 +21,6 @@ from core.model.kv_cache import BLOCK_TOKENS, KVCache
 from core.model.transformer import Transformer
 from pages.shared.chances import OpenedChance, chance_of, is_chance
 from pages.shared.source_code import Source, sources
-from pages.shared.started import Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class OpenedFigure:
 class _Place:
     """Where a figure stands."""
 
-    started: Started
+    started: Begun
     trace: Trace
     event: StepEvent
     waiting_seconds: float
@@ -72,7 +72,7 @@ def is_figure(name: object, step: object, trace: Trace) -> bool:
 
 
 def derivation_of(
-    figure: str, started: Started, trace: Trace, step: int, *, waiting_seconds: float
+    figure: str, started: Begun, trace: Trace, step: int, *, waiting_seconds: float
 ) -> OpenedFigure | OpenedChance:
     """The figure of a step, opened. Raises KeyError or IndexError for what `is_figure` refuses."""
     if step < 0:
@@ -122,7 +122,7 @@ def _kv_formula(at: _Place) -> OpenedFigure:
 
 def _kv_tensors(at: _Place) -> OpenedFigure:
     event, of = at.event, _layers(at)
-    positions, element = Factor("n", _kept(at)), Factor(B_KV, _element_bytes(at))
+    positions, element = Factor("n", _kept(at)), Factor(B_KV, at.started.model.element_bytes)
     elements = Term((of["L"], TWO, of["n_kv"], positions, of["d_h"], element))
     return OpenedFigure(
         name="kv_tensors",
@@ -137,7 +137,7 @@ def _kv_tensors(at: _Place) -> OpenedFigure:
 def _kv_reserved(at: _Place) -> OpenedFigure:
     event, of = at.event, _layers(at)
     blocks, block = Factor("\\lceil n / \\beta \\rceil", -(-_kept(at) // BLOCK_TOKENS)), Factor("\\beta", BLOCK_TOKENS)
-    elements = Term((of["L"], TWO, of["n_kv"], blocks, block, of["d_h"], Factor(B_KV, _element_bytes(at))))
+    elements = Term((of["L"], TWO, of["n_kv"], blocks, block, of["d_h"], Factor(B_KV, at.started.model.element_bytes)))
     return OpenedFigure(
         name="kv_reserved",
         value=event.kv_reserved_bytes,
@@ -244,10 +244,6 @@ def _kept(at: _Place) -> int:
 
 def _kept_or_not(at: _Place) -> str:
     return "about_kept" if at.started.config.use_cache else "about_not_kept"
-
-
-def _element_bytes(at: _Place) -> int:
-    return at.started.model.transformer.dtype.itemsize
 
 
 def _pass_and_sampling(event: StepEvent) -> dict[str, float]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from core.estimate.weights import parameters
 from core.model.load import LanguageModel
 from core.model.products import available_cores
+from core.words import sentence
 from pages.shared.html import Html, fill, join
-from pages.shared.language import t
+from pages.shared.language import language, t
 from pages.shared.numbers import count, scaled_bytes
 from pages.shared.units import units
 
 
 def machine_line(model: LanguageModel) -> str:
     """dtype, device and, on a CPU, how many cores the model may use: "f16 · CPU, 2 cores"."""
-    kind = model.device.kind.upper()
-    if model.device.kind != "cpu":
-        return t("machine", dtype=model.dtype_name, device=kind)
-    count_cores = available_cores()
-    words = "machine_one_core" if count_cores == 1 else "machine_cores"
-    return t(words, dtype=model.dtype_name, device=kind, count=count_cores)
+    kind = model.device.kind
+    return machine_words(model.dtype_name, kind, available_cores() if kind == "cpu" else 0, language())
+
+
+def machine_words(dtype: str, device: str, n_cores: int, language: str) -> str:
+    """The same of a machine that is known by name only; `n_cores` 0: they do not matter, or nobody knows."""
+    words = {0: "machine", 1: "machine_one_core"}.get(n_cores, "machine_cores")
+    return sentence(f"pages.{words}", language, dtype=dtype, device=device.upper(), count=n_cores)
 
 
 def model_table(models: list[LanguageModel]) -> Html:
@@ -41,7 +44,8 @@ def model_table(models: list[LanguageModel]) -> Html:
         for key, values in rows.items()
     ]
     return fill(
-        '<div class="tbt-scroll"><table class="tbt-facts"><tbody>{lines}</tbody></table></div>', lines=join(lines)
+        '<div class="tbt-scroll" tabindex="0"><table class="tbt-facts"><tbody>{lines}</tbody></table></div>',
+        lines=join(lines),
     )
 
 

@@ -24,7 +24,7 @@ def table(heads: list[str], rows: list[Html]) -> Html:
     """A table that scrolls in itself where the screen is narrow."""
     head = join(fill('<th scope="col">{text}</th>', text=text) for text in heads)
     return fill(
-        '<div class="tbt-scroll"><table class="tbt-facts"><thead><tr>{head}</tr></thead>'
+        '<div class="tbt-scroll" tabindex="0"><table class="tbt-facts"><thead><tr>{head}</tr></thead>'
         "<tbody>{rows}</tbody></table></div>",
         head=head,
         rows=join(rows),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.engine.begun import Begun
 from core.engine.trace import Trace
 from core.estimate.probability import Named
 from pages.shared.chances import DRAWN, OpenedChance
@@ -25,10 +26,9 @@ from pages.shared.opened_parts import (
     source_line,
     word,
 )
-from pages.shared.started import Started
 
 
-def show_opened(figure: str, started: Started, trace: Trace, step: int, waiting_seconds: float) -> None:
+def show_opened(figure: str, started: Begun, trace: Trace, step: int, waiting_seconds: float) -> None:
     """Opens the dialog of a figure that `derivations.is_figure` knows; call it once a click, also in a fragment."""
     opened = derivation_of(figure, started, trace, step, waiting_seconds=waiting_seconds)
     name, of_step = word(f"figure_{opened.name}"), step_name(step, trace.steps[step])

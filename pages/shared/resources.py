@@ -76,9 +76,10 @@ def sweep_engine() -> None:
 
 
 def stop_engine() -> None:
-    """Ends the engine's thread, if there is one."""
+    """Ends the engine's thread, if there is one; whoever asks for it later gets a new one."""
     if _engine.cache_info().currsize:
         engine().stop()
+        _engine.cache_clear()
 
 
 def metrics() -> Metrics:

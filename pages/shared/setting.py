@@ -10,6 +10,8 @@ from typing import Any
 
 import streamlit as st
 
+NONE = "none"
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -43,6 +45,17 @@ def one_of(*choices: Any) -> Callable[[str], Any]:
         return by_name[word]
 
     return read
+
+
+def one_or_none(*choices: Any) -> Callable[[str], Any]:
+    """Reads one of the choices by its text, and "none" as None."""
+    read = one_of(NONE, *choices)
+    return lambda word: None if read(word) == NONE else read(word)
+
+
+def or_none(value: Any) -> str:
+    """Writes what `one_or_none` reads."""
+    return NONE if value is None else str(value)
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

@@ -16,7 +16,19 @@ from core.words import LANGUAGES
 from pages.shared.language import browser_language, language
 from pages.shared.prompts import default_prompt
 from pages.shared.resources import shelf
-from pages.shared.setting import Setting, as_digit, decimal, one_of, plain, several_of, switch, whole, with_commas
+from pages.shared.setting import (
+    Setting,
+    as_digit,
+    decimal,
+    one_of,
+    one_or_none,
+    or_none,
+    plain,
+    several_of,
+    switch,
+    whole,
+    with_commas,
+)
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL
 from pages.shared.units import UNITS
 
@@ -26,6 +38,8 @@ SPEEDS = (1, 2, 4, 8, 16, 32)
 ANY_PAGE, HOME, PAGE_1, PLANNER = "", "home", "prefill_and_decode", "planner"
 COST_PAGES = ("kv_cache", "memory_and_compute")
 PLANNER_RANKS = (1, 2, 4, 8)
+TOOLS = ("microscope", "race", "causality", "timeline", "keepsake")
+"""What can be opened below the stage of page 1, in the order of their row."""
 PLANNER_WEIGHTS = (*DTYPES, "bf16,experts=mxfp4")
 """Every dtype alone, and the mixture that gpt-oss is published in."""
 
@@ -87,6 +101,7 @@ SETTINGS = (
     Setting(PAGE_1, "max", "max_new", lambda: 64, whole(1, MOST_NEW)),
     Setting(PAGE_1, "speed", "speed", lambda: 4, one_of(*SPEEDS)),
     Setting(PAGE_1, "prompt", "prompt", _first_prompt, str),
+    Setting(PAGE_1, "tool", "tool", lambda: None, one_or_none(*TOOLS), or_none),
     *_cost_settings(COST_PAGES[0]),
     *_cost_settings(COST_PAGES[1]),
     Setting(COST_PAGES[1], "causal", "cost_causal", lambda: False, switch, as_digit),

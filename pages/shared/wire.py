@@ -4,7 +4,8 @@ A frame is "TBT1", the header's length (uint32, little endian), the header as JS
 each new column, each layer, K then V, each KV head; then, where the header names an attention row, its weights, two
 bytes each (uint16, little endian, 65,535 is 1). A frame carries a range of steps: the component says what it has, the
 answer begins there, so a lost or repeated frame does no harm. What a step adds does not grow with the run, but for the
-one row of attention.
+one row of attention. A run out of a file, whose server can be asked for no more, brings the rows of earlier steps too:
+the header lists them, and they stand before the newest one.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from core.engine.begun import Begun, Labels
+from core.engine.saved_run import KeptRow, SavedRun
 from core.engine.trace import AttentionRow, Recorded, StepEvent, Trace
 from core.model.sampling import Candidate
-from core.model.text.tokenizer import Tokenizer
 from pages.shared.changes import Shown
 from pages.shared.started import Started
 from pages.shared.visit import Visit
@@ -60,6 +62,19 @@ def stream_frame(visit_key: str, shown: Shown, start: int) -> bytes:
     return _with_attention(header | body, shown.trace, start, shown.attention)
 
 
+def saved_frame(header: Mapping[str, Any], saved: SavedRun, start: int) -> bytes:
+    """A frame of a saved run's steps from `start` on, with all the attention that was kept of them."""
+    body = run_header(saved, saved.trace, start, waiting_seconds=saved.waiting_seconds)
+    rows = [row for row in saved.rows if row.step >= start]
+    content = cells(saved.trace, start) + b"".join(weights(row.weights) for row in rows)
+    named = {"rows": [_named(row) for row in rows[:-1]], "attention": _named(rows[-1])} if rows else {}
+    return pack({**header, **body, **named}, content)
+
+
+def _named(row: KeptRow) -> dict[str, int]:
+    return {"step": row.step, "layer": row.layer, "head": row.head}
+
+
 def _with_attention(header: dict[str, Any], trace: Trace, start: int, row: AttentionRow | None) -> bytes:
     if row is None or len(row.weights) != trace.steps[-1].n_tokens:
         return pack(header, cells(trace, start))
@@ -72,7 +87,7 @@ def weights(row: Floats) -> bytes:
     return np.rint(np.asarray(row) * 65_535).astype("<u2").tobytes()
 
 
-def run_header(started: Started, trace: Trace, start: int, *, waiting_seconds: float) -> dict[str, Any]:
+def run_header(started: Begun, trace: Trace, start: int, *, waiting_seconds: float) -> dict[str, Any]:
     """What a frame says of a run: facts that hold for all of it, and the steps from `start` on."""
     config, tokenizer = started.model.config, started.model.tokenizer
     pieces = "".join(step.sampled.text for step in trace.steps if step.sampled)
@@ -85,7 +100,7 @@ def run_header(started: Started, trace: Trace, start: int, *, waiting_seconds: f
             "n_heads": config.n_heads,
             "n_kv_heads": config.n_kv_heads,
             "head_dim": config.head_dim,
-            "element_bytes": started.model.transformer.dtype.itemsize,
+            "element_bytes": started.model.element_bytes,
             "use_cache": started.config.use_cache,
             "greedy": started.config.sampling.is_greedy,
             "in_chat": started.in_chat,
@@ -103,7 +118,7 @@ def run_header(started: Started, trace: Trace, start: int, *, waiting_seconds: f
     return header
 
 
-def step_record(tokenizer: Tokenizer, event: StepEvent) -> dict[str, Any]:
+def step_record(tokenizer: Labels, event: StepEvent) -> dict[str, Any]:
     """One step as JSON: base units, nothing rounded but probabilities."""
     sampled = event.sampled
     return {
@@ -131,9 +146,7 @@ def step_record(tokenizer: Tokenizer, event: StepEvent) -> dict[str, Any]:
 def cells(trace: Trace, start: int) -> bytes:
     """The columns that the steps from `start` on added, one byte a cell: the norm of its K or V on the run's scale."""
     ranges = scales(trace)
-    columns = [
-        _columns(trace.steps[number].recorded, _n_added(trace, number)) for number in range(start, len(trace.steps))
-    ]
+    columns = [trace.steps[number].recorded.columns(trace.n_added(number)) for number in range(start, len(trace.steps))]
     if not columns:
         return b""
     norms = np.concatenate(columns)  # (n_added, L, 2, n_kv)
@@ -151,33 +164,19 @@ def scales(trace: Trace) -> Floats:
     first = trace.steps[0]
     found = _SCALES.get(first.recorded)
     if found is None:
-        norms = _columns(first.recorded, first.new_positions)  # (P, L, 2, n_kv)
+        norms = first.recorded.columns(trace.n_added(0))  # (P, L, 2, n_kv)
         low, high = np.quantile(norms, (FAINTEST, STRONGEST), axis=(0, 3))  # (L, 2) each
         wide = np.maximum(high - low, 0.05 * np.maximum(high, 1e-6))  # a prompt of one token has hardly any range
         found = _SCALES[first.recorded] = np.stack([low, low + wide], axis=-1).astype(np.float32)
     return found
 
 
-def _columns(recorded: Recorded, n_last: int) -> Floats:
-    """The norms of a step's last `n_last` new positions, position first: [n_last, L, 2, n_kv]."""
-    if recorded.key_norms is None or recorded.value_norms is None:
-        raise ValueError("this run's record keeps no norms of keys and values")
-    both = np.stack([recorded.key_norms, recorded.value_norms], axis=1)  # (L, n_kv, n_new) → (L, 2, n_kv, n_new)
-    return both[..., both.shape[-1] - n_last :].transpose(3, 0, 1, 2)
-
-
-def _n_added(trace: Trace, number: int) -> int:
-    """Positions that step brought: all of a prompt, then one a step, also where it computes every position again."""
-    before = trace.steps[number - 1].n_tokens if number else 0
-    return trace.steps[number].n_tokens - before
-
-
-def _token(tokenizer: Tokenizer, token_id: int) -> list[Any]:
+def _token(tokenizer: Labels, token_id: int) -> list[Any]:
     """[id, label, whether it is only a part of a character]."""
     return [token_id, tokenizer.token_label(token_id), tokenizer.is_part_of_a_character(token_id)]
 
 
-def _candidate(tokenizer: Tokenizer, candidate: Candidate) -> list[Any]:
+def _candidate(tokenizer: Labels, candidate: Candidate) -> list[Any]:
     """[id, label, the model's own probability, the one drawn from, kept]."""
     label = tokenizer.token_label(candidate.token_id)
     before, after = round(candidate.probability, 6), round(candidate.probability_kept, 6)

@@ -35,6 +35,7 @@ OTHER = {
     "seed": ("2147483647", 2147483647),
     "max": ("1024", 1024),
     "speed": ("8", 8),
+    "tool": ("race", "race"),
     "prompt": ("你好 = a&b+c\n# %20", "你好 = a&b+c\n# %20"),
 }
 # The same of the estimate pages.
@@ -83,6 +84,7 @@ NONSENSE = {
     "seed": ["2147483648", "-1", "1e3", "seed", ""],
     "max": ["0", "1025", "-64", "many"],
     "speed": ["3", "0", "4.0", "1000"],
+    "tool": ["None", "0", "", "microscope,race"],
     **dict.fromkeys(("batch", "context", *SHAPE), NUMBERS),
     "weight_dtype": ["bf17", "bf16,experts", ""],
     "kv_dtype": ["q9", "", "Q8_0"],
@@ -241,7 +243,7 @@ def test_without_a_link_all_settings_are_at_their_defaults() -> None:
     first = shelf().choices[0]
     assert now == {
         "model": first, "chat": "1", "system": "", "cache": "1", "temp": "0", "topk": "0", "topp": "1", "seed": "0",
-        "max": "64", "speed": "4", "prompt": default_prompt(first, "zh"),
+        "max": "64", "speed": "4", "tool": "none", "prompt": default_prompt(first, "zh"),
     }  # fmt: skip
 
 
