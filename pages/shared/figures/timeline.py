@@ -11,7 +11,7 @@ from pages.shared.figures.svg import Chart, Series, chart_html
 if TYPE_CHECKING:
     from core.lab.moments import Moment, Timeline
 
-ACTIVATIONS, RESERVED, USED = "--tbt-attention", "--tbt-edge", "--tbt-k"
+PREFILL, DECODE, RESERVED, USED = "--tbt-prefill", "--tbt-decode", "--tbt-edge", "--tbt-k"
 
 
 def timeline_chart(
@@ -37,7 +37,7 @@ def timeline_chart(
             description=word(f"text_{which}", peak=written(made.peak(0)), used=written(_most_used(moments))),
             x_title=word("axis_moments"),
             y_title=word("axis_bytes", unit=unit[0]),
-            series=_series(moments, unit[1], word),
+            series=_series(moments, n_prefill, unit[1], word),
             marks=[] if prefill_only else [(n_prefill, word("mark_decode")), (len(moments), word("mark_end"))],
             table_title=word("table_title"),
             heads=[word(f"head_{name}") for name in _heads(prefill_only)],
@@ -46,7 +46,7 @@ def timeline_chart(
     )
 
 
-def _series(moments: Sequence[Moment], unit_bytes: int, word: Callable[[str], str]) -> list[Series]:
+def _series(moments: Sequence[Moment], n_prefill: int, unit_bytes: int, word: Callable[[str], str]) -> list[Series]:
     """Each moment is the end of a part: its peak lies inside, what is left of it at its end."""
     tops: list[tuple[float, float]] = []
     used: list[tuple[float, float]] = [(0, 0.0)]
@@ -62,8 +62,14 @@ def _series(moments: Sequence[Moment], unit_bytes: int, word: Callable[[str], st
     if moments and moments[-1].part == "end":  # a little further, so that the fall can be seen
         for points in (tops, used, reserved):
             points.append((len(moments) + len(moments) // 30, points[-1][1]))
+    cut = 2 * n_prefill  # two points a moment; the decode steps begin where the prefill ends
+    phases = (("prefill", PREFILL, tops[:cut]), ("decode", DECODE, tops[cut - 1 :] if len(moments) > n_prefill else []))
     return [
-        Series(name=word("line_activations"), points=tops, colour=ACTIVATIONS, looks="area"),
+        *(
+            Series(name=word(f"line_activations_{phase}"), points=points, colour=colour, looks="area")
+            for phase, colour, points in phases
+            if points
+        ),
         Series(name=word("line_reserved"), points=reserved, colour=RESERVED, looks="steps"),
         Series(name=word("line_used"), points=used, colour=USED, looks="steps"),
     ]
