@@ -25,6 +25,9 @@ _SPECIAL = {character: f"\\{character}" for character in "{}$&#%_"} | {
 class Real(float):
     """A number that need not be whole and is no time: an expectation, FLOP a byte."""
 
+    def __abs__(self) -> Real:
+        return Real(super().__abs__())
+
 
 class Factor(NamedTuple):
     """(value + plus) to a power, written as its symbol; a factor without a symbol is a plain number.
@@ -78,8 +81,10 @@ class Term(NamedTuple):
 
     @property
     def value(self) -> int | float:
-        """The product, its sign included."""
+        """The product, its sign included; a `Real` where one of the factors is."""
         product = self.sign * prod([factor.amount for factor in self.factors])
+        if isinstance(product, float) and any(isinstance(factor.value, Real) for factor in self.factors):
+            return Real(product / self.over)
         return product if self.over == 1 else product // self.over
 
     def formula(self, words: Words) -> str:
@@ -179,7 +184,7 @@ class Derivation:
 def latex_number(value: int | float) -> str:
     """A whole number with separators that take no space of their own: 1{,}082{,}880; seconds as milliseconds."""
     if isinstance(value, int | Real):
-        return (f"{value:,}" if isinstance(value, int) else f"{value:.12g}").replace(",", "{,}")
+        return (f"{value:,}" if isinstance(value, int) else f"{value:,.12g}").replace(",", "{,}")
     return f"{value * 1000:,.3f}".replace(",", "{,}") + "\\,\\mathrm{ms}"
 
 
