@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import streamlit as st
 
@@ -19,7 +19,6 @@ from pages.shared.html_parts import note
 from pages.shared.language import language, t
 from pages.shared.numbers import count
 from pages.shared.resources import engine
-from pages.shared.visit import Visit
 
 if TYPE_CHECKING:
     from core.engine.exclusive import Measurement
@@ -29,6 +28,24 @@ Of = tuple[str, int]
 """Whose a measurement is: the visit's key, and which of its runs."""
 PATIENCE_SECONDS = 0.25
 """A click that is answered within this time shows its result and no progress."""
+
+
+class Owner(Protocol):
+    """Whose measurements are kept: a visit with its runs, or a panel that has neither."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def run_number(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoRun:
+    """The owner of what depends on no run, but on what is asked: `key` names that, and another key forgets it."""
+
+    key: str
+    run_number: int = 0
 
 
 @dataclass(eq=False)
@@ -75,7 +92,7 @@ class Job(Generic[Result]):
         return True
 
 
-def begin(tool: str, visit: Visit, make: Callable[[], tuple[Measurement, Callable[[], Any]]], **asked: Any) -> None:
+def begin(tool: str, visit: Owner, make: Callable[[], tuple[Measurement, Callable[[], Any]]], **asked: Any) -> None:
     """Puts what `make` gives (a measurement, and what says its result) in the line; what it refuses is kept to be said.
 
     `asked` is what the visitor asked for, beside the result.
@@ -93,7 +110,7 @@ def begin(tool: str, visit: Visit, make: Callable[[], tuple[Measurement, Callabl
         state[f"{tool}_job"] = Job(of, engine().measure(measurement), result, asked=asked)
 
 
-def watched(tool: str, visit: Visit) -> Job[Any] | None:
+def watched(tool: str, visit: Owner) -> Job[Any] | None:
     """What this visit measured, or measures, of the run it has now; None where nothing was asked for.
 
     A short wait comes first. While it is under way its progress is shown, with a way to end it.
@@ -139,5 +156,5 @@ def takeaway(text: str) -> None:
     st.html(fill('<p class="tbt-takeaway">{text}</p>', text=text))
 
 
-def _of(visit: Visit) -> Of:
+def _of(visit: Owner) -> Of:
     return visit.key, visit.run_number
