@@ -15,6 +15,7 @@ COMMANDS = {
     "trace": ("core.cli.trace", "trace_command"),
     "estimate": ("core.cli.estimate", "estimate_command"),
     "count": ("core.cli.count", "count_command"),
+    "sweep": ("core.cli.sweep", "sweep_command"),
 }
 
 

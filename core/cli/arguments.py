@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_argument("--json", action="store_true", help="print the record as JSON")
     add_estimate(commands)
     add_count(commands)
+    add_sweep(commands)
     return parser
 
 
@@ -75,6 +76,21 @@ def add_count(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     count.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
+def add_sweep(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    """`sweep`: decode steps over contexts and batches, measured into a file."""
+    sweep = commands.add_parser("sweep", help="measure decode steps over contexts and batches, into a CSV file")
+    sweep.add_argument("--model", required=True, help="smollm2, tiny, a name in TBT_MODELS, or a path")
+    sweep.add_argument(
+        "--contexts", type=whole_numbers(2, MOST_CONTEXT), required=True, help="tokens, the new one included: 128,256"
+    )
+    sweep.add_argument("--batches", type=whole_numbers(1, MOST_BATCH), default=(1,), help="sequences at once: 1,2,4")
+    sweep.add_argument("--repeats", type=whole_number(1, 1000), default=5, help="of every point (5)")
+    sweep.add_argument("--csv", required=True, help="the file; one that an earlier run left is continued")
+    sweep.add_argument("--fill", choices=("prefill", "fast"), default="prefill", help="fast: random keys and values")
+    sweep.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
+    sweep.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="weights and cache (default: by device)")
+
+
 def one_line(text: str) -> str:
     """The text with every run of blanks, line ends included, as one space: what was typed may hold anything."""
     return " ".join(text.split())
@@ -88,6 +104,19 @@ def whole_number(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
         if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"must be a whole number {wanted}, not {text[:40]!r}")
         return int(text)
+
+    return parse
+
+
+def whole_numbers(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
+    """An argparse type: different whole numbers from `least` to `most`, separated by commas."""
+    one = whole_number(least, most)
+
+    def parse(text: str) -> tuple[int, ...]:
+        values = tuple(one(part.strip()) for part in text.split(","))
+        if len(set(values)) < len(values):
+            raise argparse.ArgumentTypeError(f"must name each number once, not {text[:40]!r}")
+        return values
 
     return parse
 
