@@ -23,20 +23,23 @@ export class Cards {
   constructor(feed) {
     this.feed = feed;
     this.root = el('div', { class: 'tbt-cards' });
-    this.ends = [
-      feed.listen('estimate', (estimate) => this.draw({ estimate })),
-      feed.listen(FORMULAS, ({ formulas }) => this.draw({ formulas })),
-    ];
+    this.ends = [feed.listen(FORMULAS, ({ formulas }) => this.draw({ formulas }))];
   }
 
-  /** cards: [{figure, unit, kind}]; estimate, formulas: as the routes answer. */
-  take({ cards, estimate, formulas, units }, t) {
+  /** cards: [{figure, unit, kind}]; estimate, formulas: as the routes answer, `route` being the one with the figures. */
+  take({ cards, estimate, formulas, units, route }, t) {
+    if (route !== this.route) {
+      this.follows?.();
+      this.follows = this.feed.listen(route, (news) => this.draw({ estimate: news }));
+      this.route = route;
+    }
     Object.assign(this, { cards, units, t });
     this.draw({ estimate, formulas });
   }
 
   leave() {
-    for (const end of this.ends) end();
+    for (const end of [...this.ends, this.follows]) end?.();
+    this.route = null;
   }
 
   draw(news) {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, NamedTuple
 
-Unit = Literal["FLOP", "B", "s", ""]
+Unit = Literal["FLOP", "B", "s", "FLOP/B", "pairs", ""]
 Words = Callable[[str], str]
 
 _SPECIAL = {character: f"\\{character}" for character in "{}$&#%_"} | {
@@ -153,25 +153,25 @@ class Derivation:
         if self.over:
             numerator = _signed(self.terms, [term.substituted() for term in self.terms])
             divisor = _alone([factor.substituted() for factor in self.over])
-            return _aligned(
-                self.symbol,
-                [
-                    self._quotient(" ".join(numerator), divisor),
-                    self._quotient(latex_number(self._total), latex_number(self._divisor)),
-                ],
-                "= ",
-            )
+            lines = [
+                self._quotient(" ".join(numerator), divisor),
+                self._quotient(latex_number(self._total), latex_number(self._divisor)),
+            ]
+            return _aligned(self.symbol, list(dict.fromkeys(lines)), "= ")
         several = len(self.terms) > 1
         values = [latex_number(abs(t.value)) if several and len(t.factors) > 1 else "" for t in self.terms]
         return self._sum(_braced([term.substituted() for term in self.terms], values))
 
     @property
     def _total(self) -> int | float:
-        return sum([term.value for term in self.terms])
+        total = sum([term.value for term in self.terms])
+        is_real = any(isinstance(factor.value, Real) for term in self.terms for factor in term.factors)
+        return Real(total) if is_real else total
 
     @property
     def _divisor(self) -> int | float:
-        return prod([factor.amount for factor in self.over])
+        product = prod([factor.amount for factor in self.over])
+        return Real(product) if any(isinstance(factor.value, Real) for factor in self.over) else product
 
     def _quotient(self, numerator: str, divisor: str) -> str:
         quotient = f"\\frac{{{numerator}}}{{{divisor}}}"

@@ -111,7 +111,8 @@ def _bytes_read(shape: ModelShape, dtypes: WeightDtypes, n_positions: int) -> De
 
 def _intensity(made: Estimate) -> Derivation:
     read = Factor("R", made.decode.weights_read + made.decode.kv_read)
-    return Derivation("I", (Term((Factor("C", made.decode.flops_exact),)),), over=(read,), source="definition")
+    flops = Factor("C", made.decode.flops_exact)
+    return Derivation("I", (Term((flops,)),), "FLOP/B", over=(read,), source="definition")
 
 
 def _floors(made: Estimate) -> dict[str, Derivation]:

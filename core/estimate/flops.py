@@ -140,7 +140,7 @@ def attended_pairs_derivation(n_new: int, n_past: int, window: int | None = None
         if window is not None and n > window:
             beyond = (Factor("n", n - window, name), Factor("n", n - window, name, plus=1))
             terms.append(Term(beyond, name, sign=1 if sign > 0 else -1, over=2))
-    return Derivation("A", tuple(terms), source="counted")
+    return Derivation("A", tuple(terms), "pairs", source="counted")
 
 
 def layers_terms(

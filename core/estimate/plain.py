@@ -17,6 +17,8 @@ _GLYPHS = {
     " \\rceil": "⌉",
     "\\beta": "β",
     "\\max": "max",
+    "\\infty": "∞",
+    "^*": "*",
 }
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 Written = Callable[[Factor], str]
@@ -71,5 +73,5 @@ def _number(value: int | float) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Real):
-        return f"{value:.12g}"
+        return f"{value:,.12g}"
     return f"{value:,.0f}" if value >= 1e4 else f"{value:.6g}"

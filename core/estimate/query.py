@@ -12,7 +12,8 @@ from functools import lru_cache
 from re import fullmatch
 
 from core.estimate import catalogue
-from core.estimate.accelerators import accelerator_named
+from core.estimate.accelerators import Accelerator, accelerator_named
+from core.estimate.custom import CUSTOM, NUMBERS, custom_asked
 from core.estimate.dtypes import kv_dtypes, weight_dtypes
 from core.estimate.estimate import Request
 from core.estimate.shape import Attention, FeedForward, LayerGroup, ModelShape
@@ -38,25 +39,36 @@ _REQUEST = ("batch", "context", "weight_dtype", "kv_dtype", "accelerator", "tp",
 
 def asked(words: Mapping[str, str]) -> tuple[ModelShape, Request]:
     """The shape and the request that the words name. Raises Refusal, which names the word."""
+    known = ("model", *_REQUEST, *NUMBERS, *SHAPE)
     for name in words:
-        if name not in (*_REQUEST, *SHAPE, "model"):
-            raise Refusal("estimate.query_unknown", name=name[:40], known=", ".join(("model", *_REQUEST, *SHAPE)))
+        if name not in known:
+            raise Refusal("estimate.query_unknown", name=name[:40], known=", ".join(known))
     own = tuple((name, _whole(words, name, most)) for name, most in SHAPE.items() if name in words)
     return shape_asked(words.get("model", ""), own), request_asked(words)
 
 
 def request_asked(words: Mapping[str, str]) -> Request:
     """Batch, context, dtypes and card; the command's defaults for what is not said. Raises Refusal."""
-    card = words.get("accelerator", NO_CARD)
     return Request(
         batch=_whole(words, "batch", MOST_BATCH, 1),
         context=_whole(words, "context", MOST_CONTEXT, 4096),
         weight_dtypes=weight_dtypes(words.get("weight_dtype", "bf16")),
         kv_dtypes=kv_dtypes(words.get("kv_dtype", "bf16")),
-        accelerator=None if card == NO_CARD else accelerator_named(card),
+        accelerator=_accelerator(words),
         ranks=_whole(words, "tp", MOST_RANKS, 1),
         memory_fraction=_fraction(words.get("memory_fraction", "0.9")),
     )
+
+
+def _accelerator(words: Mapping[str, str]) -> Accelerator | None:
+    """One of the catalogue, or a custom one by its numbers, which are nobody's without it."""
+    card = words.get("accelerator", NO_CARD)
+    if card == CUSTOM:
+        return custom_asked(words)
+    stray = [name for name in NUMBERS if name in words]
+    if stray:
+        raise Refusal("estimate.query_needs_custom", name=stray[0])
+    return None if card == NO_CARD else accelerator_named(card)
 
 
 @lru_cache(maxsize=512)
@@ -122,6 +134,8 @@ def is_changeable(shape: ModelShape) -> bool:
 
 def changed(shape: ModelShape, numbers: Mapping[str, int]) -> ModelShape:
     """The shape with some of its numbers changed. Raises Refusal where its layers are not alike."""
+    if not numbers:
+        return shape
     fixed = [name for name in numbers if name not in shape_numbers(shape)]
     if fixed:
         raise Refusal("estimate.shape_not_changeable", model=shape.name, name=fixed[0])

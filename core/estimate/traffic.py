@@ -61,7 +61,8 @@ class Pass(NamedTuple):
     A pass of one position is a decode step: latents are absorbed, windows counted, the cache read, the new position's
     own row included. A longer one is a prefill: latents are expanded, every layer computes its whole rectangle, and of
     the cache only what was there before is read. `of_prefix` makes it a prefill whatever its length: a prompt of one
-    token, or the one that its last chunk had left.
+    token, or the one that its last chunk had left. A prefill that skips what the mask and windows hide sets
+    `masked_pairs_count` to False.
     """
 
     n_new: int
@@ -71,6 +72,7 @@ class Pass(NamedTuple):
     kv_dtypes: KvDtypes = BF16_KV
     activation_bytes: int = 2
     of_prefix: bool = False
+    masked_pairs_count: bool = True
 
     @property
     def is_decode(self) -> bool:
@@ -129,7 +131,8 @@ def _attention(cost: AttentionCost, rows: tuple[Row, ...], group: int, made: Pas
 
     A latent is key and value at once and is read once, with the scores.
     """
-    pairs = attended_pairs(made.n_new, made.n_past, cost.window, "causal" if made.is_decode else "square")
+    is_square = made.masked_pairs_count and not made.is_decode
+    pairs = attended_pairs(made.n_new, made.n_past, cost.window, "square" if is_square else "causal")
     for position, (name, factors) in enumerate((("scores", cost.scores), ("gathering", cost.gathering))):
         layers, heads, width = (int(factor.amount) for factor in factors)
         of_heads = made.batch * layers * heads * made.n_new * width * made.activation_bytes

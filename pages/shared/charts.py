@@ -9,11 +9,13 @@ from core.estimate.curves import kv_against_batch, kv_against_context, kv_by_kin
 from core.estimate.derivations import derivations
 from core.estimate.estimate import Estimate
 from core.estimate.plain import as_text
+from core.estimate.where import where_derivations
 from core.words import sentence
 from pages.shared.compute_charts import COMPUTE_CHARTS
 from pages.shared.figures.chart import Figure, Say
 from pages.shared.figures.costs import kv_kinds, kv_memory
-from pages.shared.numbers import count, scaled, scaled_bytes
+from pages.shared.numbers import count, scaled, scaled_bytes, significant
+from pages.shared.time.charts import TIME_CHARTS
 
 
 @lru_cache(maxsize=4)
@@ -27,6 +29,7 @@ def say_in(language: str, units: str) -> Say:
         written_bytes=partial(scaled_bytes, units=units),
         written_count=count,
         written_flops=scaled,
+        written=significant,
     )
 
 
@@ -41,14 +44,17 @@ CHARTS: dict[str, Callable[[Estimate, Say], Figure]] = {
     "kv_against_batch": partial(_kv_memory, "batch"),
     "kv_kinds": lambda made, say: kv_kinds(kv_by_kind(made.shape, made.request), say),
     **COMPUTE_CHARTS,
+    **TIME_CHARTS,
 }
 
 
 def formulas(made: Estimate, figures: Iterable[str], language: str) -> dict[str, dict[str, str]]:
     """For each figure its formula in symbols and in numbers, as plain text."""
-    found = derivations(made)
+    wanted, found = list(figures), derivations(made)
+    if any(name not in found for name in wanted):
+        found |= where_derivations(made)
     texts = {}
-    for name in figures:
+    for name in wanted:
         if name in found:
             _, symbols, *others = as_text(found[name], lambda key: sentence(f"derivations.{key}", language)).split(
                 " = "

@@ -11,14 +11,18 @@ import streamlit as st
 from core.estimate.accelerators import accelerators
 from core.estimate.catalogue import models
 from core.estimate.catalogue import shape as shape_named
+from core.estimate.custom import CUSTOM
+from core.estimate.custom import NUMBERS as CUSTOM_NUMBERS
 from core.estimate.estimate import Estimate, estimate, estimate_json
 from core.estimate.query import MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, asked, shape_numbers
 from pages.shared.bundle import plotly_js
 from pages.shared.charts import CHARTS, formulas, say_in
 from pages.shared.component import component
+from pages.shared.custom_card import ask_about_sparse, custom_fields
 from pages.shared.figures.chart import Figure
 from pages.shared.language import language, t
 from pages.shared.link import fill_in_defaults
+from pages.shared.setting import plain
 from pages.shared.settings import PLANNER_WEIGHTS, settle_costs
 from pages.shared.units import units
 
@@ -60,7 +64,7 @@ class Costs:
 def controls(page: str) -> Costs:
     """Draws the choices above the dials and returns what is asked."""
     settle_costs()
-    fill_in_defaults(page)
+    defaults = fill_in_defaults(page)
     with st.container(key="costs_choices"):
         st.selectbox(
             t("costs.model"),
@@ -73,6 +77,7 @@ def controls(page: str) -> Costs:
         st.selectbox(t("costs.weight_dtype"), PLANNER_WEIGHTS, key="cost_weight_dtype", persist_state="session")
         st.selectbox(t("costs.kv_dtype"), list(_dtypes()), key="cost_kv_dtype", persist_state="session")
         cards = {NO_CARD: t("costs.no_card")} | {slug: card.name for slug, card in accelerators().items()}
+        cards[CUSTOM] = t("costs.custom_card")
         st.selectbox(
             t("costs.accelerator"),
             list(cards),
@@ -80,8 +85,14 @@ def controls(page: str) -> Costs:
             key="cost_accelerator",
             persist_state="session",
         )
+    is_custom = st.session_state["cost_accelerator"] == CUSTOM
+    if is_custom:
+        custom_fields(defaults)
     words = words_now()
-    return Costs(words, estimate(*asked(words)))
+    made = estimate(*asked(words))
+    if is_custom:
+        ask_about_sparse(made)
+    return Costs(words, made)
 
 
 def words_now() -> dict[str, str]:
@@ -90,6 +101,8 @@ def words_now() -> dict[str, str]:
     words = {name: str(state[f"cost_{name}"]) for name in ("model", "batch", "context", "weight_dtype", "kv_dtype")}
     if state["cost_accelerator"] != NO_CARD:
         words["accelerator"] = state["cost_accelerator"]
+    if state["cost_accelerator"] == CUSTOM:
+        words |= {name: plain(state[f"cost_{name}"]) for name in CUSTOM_NUMBERS}
     own = shape_numbers(shape_named(words["model"]))
     return words | {name: str(state[f"cost_{name}"]) for name in own if state[f"cost_{name}"] != own[name]}
 
@@ -125,11 +138,20 @@ def show_dials(costs: Costs, names: tuple[str, ...], figures: tuple[str, ...]) -
     _part("dials", "dials", costs, figures, dials=dials)
 
 
-def show_cards(costs: Costs, key: str, cards: tuple[dict[str, str], ...], figures: tuple[str, ...]) -> None:
-    """Figures of the estimate with their formulas; one that is clicked opens."""
+def show_cards(
+    costs: Costs,
+    key: str,
+    cards: tuple[dict[str, str], ...],
+    figures: tuple[str, ...],
+    answer: dict[str, Any] | None = None,
+    route: str = "estimate",
+) -> None:
+    """Figures of the estimate, or of another `answer` and the live `route` that gives it, with their formulas; one that
+    is clicked opens."""
     named = [card["figure"] for card in cards]
     texts = formulas(costs.made, named, language())
-    _part("cards", key, costs, figures, cards=cards, estimate=estimate_json(costs.made), formulas=texts)
+    known = estimate_json(costs.made) if answer is None else answer
+    _part("cards", key, costs, figures, cards=cards, estimate=known, formulas=texts, route=route)
 
 
 def show_block(costs: Costs, figures: tuple[str, ...]) -> None:
@@ -138,10 +160,21 @@ def show_block(costs: Costs, figures: tuple[str, ...]) -> None:
     _part("block", "block", costs, figures, estimate=estimate_json(costs.made), latent=latent)
 
 
-def show_live_chart(costs: Costs, curve: str, figures: tuple[str, ...], scales: tuple[str, ...] = ()) -> None:
-    """A chart that follows the dials; `scales` are the axes that its switch turns logarithmic."""
+def show_live_chart(
+    costs: Costs,
+    curve: str,
+    figures: tuple[str, ...],
+    scales: tuple[str, ...] = (),
+    *,
+    area: str = "costs",
+    still: tuple[Figure, ...] = (),
+    csv: bool = True,
+) -> None:
+    """A chart that follows the dials; `scales` are the axes that its switch turns logarithmic, `area` whose words say
+    what is to be seen, `still` traces on top that no dial moves."""
     figure = CHARTS[curve](costs.made, say_in(language(), units()))
-    _part("chart", curve, costs, figures, figure=figure, curve=curve, scales=scales, csv=True, **_drawn(curve))
+    figure = {**figure, "data": [*figure["data"], *still]}
+    _part("chart", curve, costs, figures, figure=figure, curve=curve, scales=scales, csv=csv, **_drawn(curve, area))
 
 
 def show_chart(key: str, figure: Figure) -> None:
@@ -150,11 +183,12 @@ def show_chart(key: str, figure: Figure) -> None:
     component("tbt_costs", "costs")(key=f"costs_{key}", data=data | _drawn(key))
 
 
-def _drawn(name: str) -> dict[str, str]:
+def _drawn(name: str, area: str = "costs") -> dict[str, str]:
+    alt = f"alt_{name}"
     return {
         "plotly": f"assets/{plotly_js().version}/plotly.min.js",
         "name": name,
-        "alt": t(f"costs.alt_{name}"),
+        "alt": t(f"{area}.{alt}"),
     }
 
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from core.estimate.estimate import Estimate, estimate, estimate_json
 from core.estimate.query import asked
+from core.estimate.where import where_json
 from core.refusal import Refusal
 from core.words import LANGUAGES
 from pages.shared.charts import CHARTS, formulas, say_in
@@ -29,9 +30,15 @@ def costs_routes(base: str) -> list[Route]:
     """The routes under the server's base path."""
     return [
         Route(f"{base}/api/estimate", _answered(lambda made, _: estimate_json(made)), methods=["GET"]),
+        Route(f"{base}/api/curves/where", _answered(lambda made, _: where_answer(made)), methods=["GET"]),
         Route(f"{base}/api/curves/formulas", _answered(_formulas), methods=["GET"]),
         Route(f"{base}/api/curves/{{name}}", _answered(_curves), methods=["GET"]),
     ]
+
+
+def where_answer(made: Estimate) -> dict[str, Any]:
+    """The estimate's figures and page 4's, for cards that show both."""
+    return estimate_json(made) | where_json(made)
 
 
 def _answered(answer: Callable[[Estimate, Request], dict[str, Any]]) -> Callable[[Request], Any]:

@@ -53,3 +53,8 @@ def gap_percent(value: int, exact: int) -> str:
     off = 100 * (value - exact) / exact
     digits = 1 if abs(off) >= 0.1 else 3
     return "0%" if value == exact else f"{off:+.{digits}f}%".replace("-", MINUS)
+
+
+def significant(value: float) -> str:
+    """Three significant figures, whole from a hundred on, with separators: 0.354, 4, 62.5, 3,957."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"

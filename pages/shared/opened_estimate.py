@@ -7,10 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from core.estimate import fit, floors, flops, kv, weights
+from core.estimate import attention_roof, batching, fit, floors, flops, kv, roofline, score_table, weights
 from core.estimate.derivation import Derivation
 from core.estimate.derivations import derivations
 from core.estimate.estimate import Estimate
+from core.estimate.where import where_derivations
 from pages.shared.costs import opened_figure
 from pages.shared.html import Html, fill, join
 from pages.shared.numbers import gap_percent
@@ -40,6 +41,15 @@ CODE: dict[str, tuple[Callable[..., Any], ...]] = {
     "flops_exact": (flops.layers_flops, flops.attended_pairs, flops.head_flops),
     "bytes": (weights.weight_bytes_read, weights.expected_distinct_experts),
     "floor": (floors.floor, floors.Floor.seconds),
+    "roof.ridge": (roofline.roof_of, roofline.Roof.ridge),
+    "batching.ceiling": (batching.ceiling,),
+    "batching.batch": (batching.compute_bound_batch,),
+    "batching.limit_full": (batching.wanted_when_full, batching.context_limit),
+    "batching.limit": (batching.context_limit, batching.line_at),
+    "attention.roof": (attention_roof.attention_roof,),
+    "scores.outweighs_at": (score_table.outweighs_at, score_table.table_traffic),
+    "scores.table_bytes": (score_table.table_bytes,),
+    "scores": (score_table.attention_intensity, score_table.attention_traffic),
     "fit": (fit.fit, fit.max_context, fit.max_batch),
 }
 # Two figures of one thing; the second is the reference.
@@ -56,7 +66,7 @@ def show_what_was_clicked(made: Estimate) -> None:
 
 def show_estimate(figure: str, made: Estimate) -> None:
     """Opens the dialog of a figure by its name in the command's JSON; one that cannot be opened is passed over."""
-    found = derivations(made)
+    found = derivations(made) | where_derivations(made)
     if figure in found:
         st.dialog(word(f"figure_{figure.replace('.', '_')}"), width=WIDTH)(_show)(figure, found)
 

@@ -44,6 +44,7 @@ SYMBOL_KEYS = {
     "Σ_V": "sum_all",
     "Σ_S": "sum_kept",
     "|S|": "n_kept_tokens",
+    "(L h)": "all_heads",
     "i*": "i_best",
     "z_i*": "z_max",
     "z\u0303_i": "score_i",
@@ -111,9 +112,13 @@ def amounts(value: int | float | None, unit: str) -> tuple[str, str]:
         return probability(value), percent(value)
     if unit == "s":
         return f"{value * 1000:,.3f} ms", milliseconds(value) if value >= 1 else ""
+    if unit == "FLOP/B":
+        return f"{value:,.4g} FLOP/B", ""
     whole = int(value)
-    exact = f"{count(whole)} {unit or word('pairs')}"
-    if abs(whole) < 1000 or not unit:
+    if not unit:
+        return (count(whole) if whole == value else f"{value:,.2f}"), ""
+    exact = f"{count(whole)} {word(unit) if unit == 'pairs' else unit}"
+    if abs(whole) < 1000 or unit == "pairs":
         return exact, ""
     return exact, scaled_bytes(whole, units()) if unit == "B" else f"{scaled(whole)}{unit}"
 

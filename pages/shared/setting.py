@@ -90,7 +90,7 @@ def decimal(most: float, least: float = 0.0) -> Callable[[str], float]:
     """Reads a plain decimal in [least, most]."""
 
     def read(word: str) -> float:
-        if not fullmatch(r"[0-9]{1,3}(\.[0-9]{1,20})?", word) or not least <= float(word) <= most:
+        if not fullmatch(r"[0-9]{1,7}(\.[0-9]{1,20})?", word) or not least <= float(word) <= most:
             raise ValueError(word)
         return float(word)
 

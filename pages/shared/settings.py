@@ -10,6 +10,8 @@ import streamlit as st
 from core.estimate.accelerators import accelerators
 from core.estimate.catalogue import models
 from core.estimate.catalogue import shape as shape_named
+from core.estimate.custom import CUSTOM, Number
+from core.estimate.custom import NUMBERS as CUSTOM_NUMBERS
 from core.estimate.dtypes import DTYPES
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, shape_numbers
 from core.words import LANGUAGES
@@ -36,7 +38,7 @@ MOST_NEW, MOST_TOP_K, MOST_TEMPERATURE, LARGEST_SEED = 1024, 1_000_000, 5.0, 2**
 SPEEDS = (1, 2, 4, 8, 16, 32)
 """Steps a second."""
 ANY_PAGE, HOME, PAGE_1, PLANNER = "", "home", "prefill_and_decode", "planner"
-COST_PAGES = ("kv_cache", "memory_and_compute")
+COST_PAGES = ("kv_cache", "memory_and_compute", "where_the_time_goes")
 PLANNER_RANKS = (1, 2, 4, 8)
 TOOLS = ("microscope", "race", "causality", "timeline", "keepsake")
 """What can be opened below the stage of page 1, in the order of their row."""
@@ -73,8 +75,8 @@ def _of_shape(name: str) -> Callable[[], int]:
 
 
 def _cost_settings(page: str) -> tuple[Setting, ...]:
-    """The two estimate pages show one model: what is set on one holds on the other."""
-    cards = (NO_CARD, *accelerators())
+    """The estimate pages show one model: what is set on one holds on the others."""
+    cards = (NO_CARD, *accelerators(), CUSTOM)
     return (
         Setting(page, "model", "cost_model", lambda: FIRST_MODEL, one_of(*models())),
         Setting(page, "batch", "cost_batch", lambda: 1, whole(1, MOST_BATCH)),
@@ -83,7 +85,15 @@ def _cost_settings(page: str) -> tuple[Setting, ...]:
         Setting(page, "weight_dtype", "cost_weight_dtype", lambda: "bf16", one_of(*PLANNER_WEIGHTS)),
         Setting(page, "kv_dtype", "cost_kv_dtype", lambda: "bf16", one_of(*DTYPES)),
         Setting(page, "accelerator", "cost_accelerator", lambda: NO_CARD, one_of(*cards)),
+        *(
+            Setting(page, name, f"cost_{name}", _default_of(number), decimal(number.most, number.least), plain)
+            for name, number in CUSTOM_NUMBERS.items()
+        ),
     )
+
+
+def _default_of(number: Number) -> Callable[[], float]:
+    return lambda: float(number.default)
 
 
 # A prompt's default depends on the model, so the model stands before it.
@@ -104,6 +114,8 @@ SETTINGS = (
     Setting(PAGE_1, "tool", "tool", lambda: None, one_or_none(*TOOLS), or_none),
     *_cost_settings(COST_PAGES[0]),
     *_cost_settings(COST_PAGES[1]),
+    *_cost_settings(COST_PAGES[2]),
+    Setting(COST_PAGES[2], "machine", "time_machine", lambda: False, switch, as_digit),
     Setting(COST_PAGES[1], "causal", "cost_causal", lambda: False, switch, as_digit),
     Setting(PLANNER, "models", "plan_models", lambda: list(_FIRST_MODELS), several_of(models), with_commas),
     Setting(PLANNER, "accelerators", "plan_cards", lambda: list(_FIRST_CARDS), several_of(accelerators), with_commas),

@@ -25,6 +25,7 @@ from core.estimate.dtypes import kv_dtypes
 from core.estimate.estimate import Request, estimate
 from core.estimate.flops import attended_pairs_derivation
 from core.estimate.shape import FeedForward
+from core.estimate.where import where_derivations
 from core.model.load import LanguageModel
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared import source_code
@@ -132,7 +133,8 @@ def of_estimates() -> Iterator[tuple[str, Derivation]]:
     requests = Request(), blocks, Request(accelerator=card, ranks=8)
     for shape in shapes:
         for request in requests:
-            yield from derivations(estimate(shape, request)).items()
+            made = estimate(shape, request)
+            yield from (derivations(made) | where_derivations(made)).items()
     yield "attended_pairs", attended_pairs_derivation(9, 9, 4)
 
 

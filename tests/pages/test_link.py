@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.estimate.custom import NUMBERS as NUMBERS_OF_A_CARD
 from core.estimate.query import SHAPE
 from core.words import LANGUAGES
 from pages.shared.link import LONGEST_IN_LINK
@@ -53,6 +54,10 @@ COSTS = {
     "weight_dtype": ("q8_0", "q8_0"),
     "kv_dtype": ("fp8", "fp8"),
     "accelerator": ("h100-sxm", "h100-sxm"),
+    "card_memory": ("24.5", 24.5),
+    "card_bandwidth": ("936", 936.0),
+    "card_bf16": ("71", 71.0),
+    "card_fp8": ("0", 0.0),
 }
 PLANNER_WORDS = {
     "models": ("qwen3-8b,gpt2", ["qwen3-8b", "gpt2"]),
@@ -69,6 +74,7 @@ WORDS = {
     "prefill_and_decode": {name: other for name, other in OTHER.items() if name not in ("lang", "units")},
     "kv_cache": COSTS,
     "memory_and_compute": COSTS | {"causal": ("1", True)},
+    "where_the_time_goes": COSTS | {"machine": ("1", True)},
     "planner": PLANNER_WORDS,
 }
 NUMBERS = ["0", "-1", "1e3", "", "9" * 400, "１", " 1"]
@@ -90,6 +96,8 @@ NONSENSE = {
     "kv_dtype": ["q9", "", "Q8_0"],
     "accelerator": ["abacus", "H100", ""],
     "causal": ["2", "yes", ""],
+    "machine": ["2", "on", ""],
+    **{name: ["-1", "1e3", "", "nan", "10000001", "１"] for name in NUMBERS_OF_A_CARD},
     "models": ["gpt-5", "qwen3-8b,qwen3-8b", ","],
     "accelerators": ["abacus", "l4,", "l4,l4"],
     "tp": ["3", "1,1", "0"],

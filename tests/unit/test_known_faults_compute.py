@@ -20,6 +20,7 @@ from core.estimate.flops import (
     prefill_flops,
     weights_multiplied,
 )
+from core.estimate.observed import against_floor
 from core.estimate.traffic import Pass, operators
 from core.estimate.weights import weight_bytes, weight_bytes_read
 from core.estimate.wrong import wrong_formulas
@@ -90,6 +91,14 @@ def test_a16_n_tokens_are_n_minus_one_decode_steps() -> None:
     assert trace.time_to_first_token_s == 1
     assert trace.time_per_output_token_s is not None
     assert 1 / trace.time_per_output_token_s == pytest.approx(24.75)
+
+
+def test_a17_a_floor_is_no_forecast() -> None:
+    """16.1 ms against a floor of 7.0 is slow, not wrong; less than the floor is impossible, and is said to be."""
+    slow, impossible = against_floor(16.1e-3, 7.0e-3), against_floor(6.9e-3 * 0.9, 6.9e-3)
+    assert slow.ratio == pytest.approx(2.3) and slow.is_possible
+    assert impossible.ratio == pytest.approx(0.9) and not impossible.is_possible
+    assert against_floor(7.0e-3, 7.0e-3).is_possible
 
 
 def test_a19_one_row_of_logits_is_enough() -> None:

@@ -30,7 +30,6 @@ from tests.unit.published import GB, GIB, LLAMA_3_70B, cache, dense, idle_layers
 # Entries of the list without a test here, and why.
 LEFT_OUT = {
     "A16 (i)": "no figure of prompt tokens per second exists in core",
-    "A17": "about measured times beside an estimate on a page: core compares neither yet",
     "A18": "in tests/unit/test_device.py: the stopwatch waits for the device, and a CPU makes no device call",
 }
 

@@ -42,10 +42,12 @@ class Say:
     written_bytes: Callable[[int], str]
     written_count: Callable[[int], str]
     written_flops: Callable[[float], str]
+    written: Callable[[float], str]
+    area: str = "costs"
 
     def word(self, key: str, **values: object) -> str:
-        """A word of the estimate pages."""
-        return sentence(f"costs.{key}", self.language, **values)
+        """A word of the estimate pages, of the figures' own area."""
+        return sentence(f"{self.area}.{key}", self.language, **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def line(name: str, x: Sequence[float], y: Sequence[float], colour: str, **looks
         "visible": looks.pop("visible", True),  # said always: what was hidden must be able to come back
         "meta": looks.pop("meta", name),
         "x": list(x),
-        "y": [_short(value) for value in y],
+        "y": [short(value) for value in y],
         "line": {"color": colour, "width": looks.pop("width", 2), "dash": looks.pop("dash", "solid")},
         "hovertemplate": "%{y:.4g}<extra>%{fullData.name}</extra>",
         **looks,
@@ -160,7 +162,7 @@ def fine_end(value: float) -> float:
 
 def live_part(figure: Figure) -> Figure:
     """What a change of the dials changes: the numbers of each trace, the marks, the ends of the axes."""
-    moving = ("x", "y", "text", "textposition", "marker", "visible", "customdata", "textfont")
+    moving = ("x", "y", "base", "text", "textposition", "marker", "visible", "customdata", "textfont")
     own = figure["layout"]
     return {
         "data": [{name: trace[name] for name in moving if name in trace} for trace in figure["data"]],
@@ -171,6 +173,6 @@ def live_part(figure: Figure) -> Figure:
     }
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
     """Six significant digits: what a screen can show, at half the bytes."""
     return float(f"{value:.6g}")
