@@ -16,6 +16,7 @@ COMMANDS = {
     "estimate": ("core.cli.estimate", "estimate_command"),
     "count": ("core.cli.count", "count_command"),
     "sweep": ("core.cli.sweep", "sweep_command"),
+    "roofs": ("core.cli.roofs", "roofs_command"),
 }
 
 

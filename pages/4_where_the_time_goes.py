@@ -9,7 +9,7 @@ import streamlit as st
 from pages.shared.costs import LAB, controls, show_dials
 from pages.shared.link import write_link
 from pages.shared.opened_estimate import show_what_was_clicked
-from pages.shared.time import attention, batching, roofline, scores, step
+from pages.shared.time import attention, batching, experts, flash, roofline, roofs, scores, step
 from pages.shared.time.panel import FIGURES, settle_card
 
 PAGE = "where_the_time_goes"
@@ -36,10 +36,22 @@ def laboratory() -> None:
             attention.show(costs)
         with st.container(key="time_scores"):
             scores.show(costs)
+    with st.container(key="time_experts"):
+        experts.show(costs, FIGURES)
     write_link(PAGE)
     show_what_was_clicked(costs.made)
 
 
-for sheet in ("costs.css", "time.css"):
+@st.fragment
+def roofs_of_this_machine() -> None:
+    """What it can do at most: measured on request, without drawing the rest again."""
+    roofs.show()
+
+
+for sheet in ("costs.css", "tools.css", "time.css"):
     st.html(ASSETS / sheet)
 laboratory()
+with st.container(key="time_flash_panel"):
+    flash.show()
+with st.container(key="time_roofs"):
+    roofs_of_this_machine()

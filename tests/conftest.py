@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from core.model.load import LanguageModel, load_model, smollm2_file
 # One core for the model, here and in the servers that tests start: two threads of torch wait for each other at every
 # product, and where another program holds one of the cores that makes a pass twenty times as long.
 os.environ.setdefault("TBT_THREADS", "1")
+# What is kept from one start to the next lies in a folder of this run's own.
+os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
 
 

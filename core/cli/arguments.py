@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_estimate(commands)
     add_count(commands)
     add_sweep(commands)
+    add_roofs(commands)
     return parser
 
 
@@ -89,6 +90,15 @@ def add_sweep(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     sweep.add_argument("--fill", choices=("prefill", "fast"), default="prefill", help="fast: random keys and values")
     sweep.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
     sweep.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="weights and cache (default: by device)")
+
+
+def add_roofs(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    """`roofs`: what this machine can do at most."""
+    roofs = commands.add_parser(
+        "roofs", help="measure this machine's bandwidths and peaks, or print those that are kept"
+    )
+    roofs.add_argument("--again", action="store_true", help="measure although there are roofs that were kept")
+    roofs.add_argument("--json", action="store_true", help="print the roofs as JSON")
 
 
 def one_line(text: str) -> str:

@@ -29,6 +29,10 @@ QUIET_SHARE = 0.2
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
+class NotYet(Exception):
+    """A point raises it that waits for something: it is asked again, after the others, and this was no try."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """What one point gave: its value, its seconds on the clock, how often it was tried, and whether it was disturbed.
@@ -48,13 +52,17 @@ class Measurement:
 
     `name` says to those who wait what is measured; `n_bytes` is kept aside from the budget meanwhile. `on_point` hears
     of every point as it is done, in the engine's thread. `cancel` ends it behind the point under way; the future then
-    holds what was measured so far.
+    holds what was measured so far. `own_seconds` says what processes of its own have used of the cores so far: that
+    disturbs nothing. `on_cancel` is called by `cancel`, in the thread of whoever cancels, so that such a process can
+    be ended at once.
     """
 
     name: str
     points: Sequence[Callable[[], Any]]
     n_bytes: int = 0
     on_point: Callable[[int, Point], None] = lambda index, point: None
+    own_seconds: Callable[[], float] = lambda: 0.0
+    on_cancel: Callable[[], None] = lambda: None
     future: Future[list[Point]] = field(default_factory=Future)
     done: list[Point] = field(default_factory=list)
     n_tries: int = 0
@@ -63,6 +71,7 @@ class Measurement:
     def cancel(self) -> None:
         """Ends it behind the point under way."""
         self.is_cancelled = True
+        self.on_cancel()
 
     @property
     def is_over(self) -> bool:
@@ -138,11 +147,14 @@ class ExclusiveSlot:
         index = len(measurement.done)
         measurement.n_tries += 1
         was_collecting = gc.isenabled()
-        others = used_by_others()
+        others, own = used_by_others(), measurement.own_seconds()
         gc.disable()
         started = time.perf_counter()
         try:
             value = measurement.points[index]()
+        except NotYet:
+            measurement.n_tries -= 1
+            return
         finally:
             seconds = time.perf_counter() - started
             if was_collecting:
@@ -150,7 +162,8 @@ class ExclusiveSlot:
         disturbed = None
         if others is not None and (now := used_by_others()) is not None:
             ticks = 2 / CLOCK_TICKS_PER_S  # the system counts in ticks: less than two of them mean nothing
-            disturbed = now - others > max(QUIET_SHARE * seconds, ticks)
+            by_others = now - others - (measurement.own_seconds() - own)
+            disturbed = by_others > max(QUIET_SHARE * seconds, ticks)
         if disturbed and measurement.n_tries < MOST_TRIES:
             return  # once more, after the others
         point = Point(value, seconds, measurement.n_tries, disturbed)
@@ -171,19 +184,26 @@ def used_by_others() -> float | None:
         )
         me = threading.get_native_id()
         threads = [thread.native_id for thread in threading.enumerate() if thread.native_id not in (None, me)]
-        own_others = sum(_thread_ticks(native_id) for native_id in threads if native_id is not None)
+        own_others = sum(_ticks(Path(f"/proc/self/task/{native_id}/stat")) for native_id in threads)
     except (OSError, ValueError):
         return None
     mine = time.process_time()
     return (user + nice + system + irq + softirq + own_others) / CLOCK_TICKS_PER_S - mine
 
 
-def _thread_ticks(native_id: int) -> int:
+def used_by_processes(living: Sequence[int]) -> float:
+    """Seconds of all cores that processes which this one started have used so far: those whose end it has seen, and
+    the `living` ones. These count as nothing where the system has no /proc."""
+    ended = os.times()
+    ticks = sum(_ticks(Path(f"/proc/{process_id}/stat")) for process_id in living)
+    return ended.children_user + ended.children_system + ticks / CLOCK_TICKS_PER_S
+
+
+def _ticks(stat: Path) -> int:
+    """What a thread or process has used, by its file; nothing when it has just ended."""
     try:
-        after_name = (
-            Path(f"/proc/self/task/{native_id}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1]
-        )
-    except OSError:
-        return 0  # it has just ended
+        after_name = stat.read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1]
+    except (OSError, IndexError):
+        return 0
     fields = after_name.split()
     return int(fields[11]) + int(fields[12])  # utime, stime: fields 14 and 15 of the whole line

@@ -38,6 +38,38 @@ class Device:
         elif self.kind == "mps":
             torch.mps.synchronize()
 
+    def name(self) -> str:
+        """What an accelerator calls itself; empty for a CPU."""
+        if self.kind == "cuda":
+            return torch.cuda.get_device_name(self.torch_device)
+        return "" if self.kind == "cpu" else self.kind.upper()
+
+    def multiplies(self, dtype: torch.dtype) -> bool:
+        """Whether a matrix product of that dtype works on it: a small one is tried."""
+        try:
+            square = torch.ones(8, 8, dtype=dtype, device=self.torch_device)
+            return bool((square @ square).sum() == square.numel() * len(square))
+        except (RuntimeError, TypeError, NotImplementedError):
+            return False
+
+    def seconds_of(self, work: Callable[[], object]) -> float:
+        """Seconds that `work` takes on the device: by its own events on CUDA, by the clock elsewhere.
+
+        An event is a mark in the queue, so that the way of a command to the device is not part of what is timed.
+        """
+        if self.kind != "cuda":
+            with Stopwatch(self) as watch:
+                work()
+            return watch.seconds
+        with torch.cuda.device(self.torch_device):
+            began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            began.record()
+            work()
+            ended.record()
+            ended.synchronize()
+            milliseconds: float = began.elapsed_time(ended)
+        return milliseconds / 1000
+
     def free_memory_bytes(self) -> int | None:
         """Bytes a model could still take on the device; None where the system does not say."""
         if self.kind == "cuda":

@@ -30,7 +30,7 @@ def arrive(page: str, language: str, /, **link: str) -> AppTest:
 def parts(session: AppTest) -> dict[str, dict[str, Any]]:
     """What the components of an estimate page were given, by their keys."""
     given = [json.loads(component.proto.json) for component in session.get("bidi_component")]
-    return {part["key"]: part for part in given}
+    return {part["key"]: part for part in given if "key" in part}
 
 
 def html(session: AppTest) -> str:

@@ -112,7 +112,7 @@ def test_what_is_shown_is_what_was_run(opened: Opened) -> None:
     assert sentence("experts.none", "en") in said(session)
     session.button(key="experts_start").click().run()
     job = session.session_state["experts_job"]
-    assert job.is_over(60) and job.refusal is None
+    assert job.is_over(300) and job.refusal is None
     for language in LANGUAGES:
         session.session_state["language"] = language
         session.run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -17,10 +16,10 @@ from core.estimate.observed import decode_band, observations
 from core.estimate.query import asked
 from core.estimate.roofline import Roof, decode_pass, placed
 from core.estimate.where import roof, where_derivations, where_json
+from core.lab.roofs.steps import MeasuredStep
 from core.words import LANGUAGES, sentence
 from core.words import catalogue as words
 from pages.shared.charts import CHARTS, say_in
-from pages.shared.figures.roofline import Measured
 from pages.shared.numbers import count, percent, significant
 from pages.shared.time import machine
 from pages.shared.time import roofline as roofline_panel
@@ -228,13 +227,22 @@ def test_a_figure_opens() -> None:
         )
 
 
+def on_the_clock(phase: str, intensity: float, flops_per_s: float) -> MeasuredStep:
+    """A step of a second."""
+    flops = int(flops_per_s)
+    return MeasuredStep(
+        phase=phase, n_tokens=1, flops=flops, bytes_read=int(flops / intensity), seconds=1.0, intensity=intensity,
+        flops_per_s=flops_per_s, floor_s=None, share=None,
+    )  # fmt: skip
+
+
 def test_this_machine_has_its_own_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured steps lie under it, one that does not is called impossible, and the dials do not move them."""
     own = Roof(200e9, 20e9)
-    slow = Measured("decode", 1.0, 10e9)
+    slow = on_the_clock("decode", 1.0, 10e9)
     for module in (machine, roofline_panel):
         monkeypatch.setattr(module, "this_machine", lambda: (own, "two cores"))
-        monkeypatch.setattr(module, "measured_steps", lambda: (slow, Measured("prefill", 50.0, 150e9)))
+        monkeypatch.setattr(module, "measured_steps", lambda visit: (slow, on_the_clock("prefill", 50.0, 150e9)))
     monkeypatch.setattr("pages.shared.time.charts.this_machine", lambda: (own, "two cores"))
     session = follow("en", model="smollm2", machine="1")
     chart = parts(session)["roofline_machine"]
@@ -243,7 +251,7 @@ def test_this_machine_has_its_own_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chart["figure"]["data"][-1]["x"] == [1.0, 50.0]
     assert "2.00×" in text(session) and percent(0.5) in text(session) and "1.33×" in text(session)
     assert said("en", "impossible") not in text(session)
-    monkeypatch.setattr(roofline_panel, "measured_steps", lambda: (Measured("decode", 1.0, 25e9),))
+    monkeypatch.setattr(roofline_panel, "measured_steps", lambda visit: (on_the_clock("decode", 1.0, 25e9),))
     session = follow("en", model="smollm2", machine="1")
     assert said("en", "impossible") in text(session)
 
@@ -259,21 +267,8 @@ def test_a_measured_step_is_held_against_the_roof() -> None:
     own = roof(made)
     assert own is not None
     at_floor = placed(made.shape, decode_pass(made.request), own)
-    on_roof = Measured("decode", at_floor.intensity, at_floor.flops / at_floor.split.floor_s)
+    on_roof = on_the_clock("decode", at_floor.intensity, at_floor.flops / at_floor.split.floor_s)
     assert machine.against_roof(on_roof, own).ratio == pytest.approx(1)
-
-
-def test_measured_steps_are_those_that_ran_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(phase: str, **more: float) -> SimpleNamespace:
-        own = {"batch": 1, "seconds": 0.5, "flops_exact": 600, "weight_bytes_read": 100, "kv_bytes_read": 20}
-        return SimpleNamespace(phase=phase, **{**own, **more})
-
-    ran = [step("prefill", kv_bytes_read=0), step("decode"), step("decode", batch=2), step("recompute")]
-    visit = SimpleNamespace(trace=SimpleNamespace(steps=ran))
-    monkeypatch.setattr(machine.st, "session_state", {"visit": visit})
-    assert machine.measured_steps() == (Measured("prefill", 6.0, 1200.0), Measured("decode", 5.0, 1200.0))
-    monkeypatch.setattr(machine.st, "session_state", {})
-    assert machine.measured_steps() == ()
 
 
 def test_no_result_is_typed_into_the_words() -> None:

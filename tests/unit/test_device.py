@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -150,6 +152,56 @@ def test_on_cuda_the_card_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
     assert chosen.peak_memory_bytes() == 12345 and chosen.free_memory_bytes() == 777
     card = torch.device("cuda:1")
     assert cuda.calls == [(name, card) for name in ("synchronize", "synchronize", "reset", "peak", "free")]
+
+
+class PretendedEvent:
+    """A mark in a queue whose work took 250 ms."""
+
+    happened: list[str]
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.happened.append("mark")
+
+    def synchronize(self) -> None:
+        self.happened.append("wait")
+
+    def elapsed_time(self, later: object) -> float:
+        return 250.0 if later is not self else -1.0
+
+
+def test_on_cuda_work_is_timed_by_events_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A18: a mark before the work and one behind it; the second is waited for before it is read."""
+    cuda, happened = with_hardware(monkeypatch, 2), list[str]()
+    PretendedEvent.happened = happened
+
+    @contextmanager
+    def on(device: object) -> Iterator[None]:
+        happened.append(str(device))
+        yield
+        happened.append("left")
+
+    cuda.Event, cuda.device = PretendedEvent, on  # type: ignore[attr-defined]
+    card = choose_device("cuda:1")
+    assert card.seconds_of(lambda: happened.append("work")) == 0.25
+    assert happened == ["cuda:1", "mark", "work", "mark", "wait", "left"]
+    assert not cuda.calls, "the whole card was waited for"
+
+
+def test_elsewhere_work_is_timed_by_the_clock() -> None:
+    """A18."""
+    assert 0.05 <= QueueingDevice(CPU).seconds_of(lambda: None) < 1
+
+
+def test_a_device_says_its_name_and_what_it_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Device(CPU).name() == "" and Device(torch.device("mps")).name() == "MPS"
+    assert all(Device(CPU).multiplies(dtype) for dtype in DTYPES.values())
+    assert not Device(torch.device("meta")).multiplies(torch.float32), "nothing comes of a device without contents"
+    cuda = with_hardware(monkeypatch, 1)
+    cuda.get_device_name = lambda device: f"card {device}"  # type: ignore[attr-defined]
+    assert choose_device("cuda").name() == "card cuda"
 
 
 def test_dtypes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

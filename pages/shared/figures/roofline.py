@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from core.estimate.roofline import Group, Placed, Roof
 from pages.shared.figures.chart import INK, Figure, Say, Told, line
 from pages.shared.figures.loglog import Frame, corner, dots, framed, upright, words
 
+if TYPE_CHECKING:
+    from core.lab.roofs.steps import MeasuredStep
+
 PREFILL, DECODE, PANEL = "var(--tbt-prefill)", "var(--tbt-decode)", "var(--tbt-panel)"
-COLOURS = {"prefill": PREFILL, "decode": DECODE}
+COLOURS = {"prefill": PREFILL, "recompute": PREFILL, "decode": DECODE}
 # What a group of operators is drawn as.
 SYMBOLS = {"projection": "square", "attention": "diamond", "head": "triangle-up"}
 HEIGHT = 330
@@ -21,14 +24,6 @@ class Trail(NamedTuple):
 
     name: str
     passes: tuple[Placed, ...]
-
-
-class Measured(NamedTuple):
-    """A step on the clock: its phase, FLOP a byte, FLOP a second."""
-
-    phase: str
-    intensity: float
-    flops_per_s: float
 
 
 def roofline(
@@ -62,7 +57,7 @@ def roofline(
     return figure
 
 
-def measured(steps: Sequence[Measured], say: Say) -> Figure:
+def measured(steps: Sequence[MeasuredStep], say: Say) -> Figure:
     """Steps on the clock, as crosses; a trace that no dial moves."""
     return dots(
         [one.intensity for one in steps],

@@ -30,7 +30,7 @@ def show(costs: Costs) -> None:
     is_machine = machine is not None and st.toggle(
         t("time.on_this_machine"), key="time_machine", persist_state="session"
     )
-    steps = measured_steps() if is_machine else ()
+    steps = measured_steps(st.session_state.get("visit")) if is_machine else ()
     still = (measured(steps, time_say(say_in(language(), units()))),) if steps else ()
     picture(costs, "roofline_machine" if is_machine else "roofline", still=still, csv=False)
     remark(t("time.roofline_note"))
@@ -69,7 +69,7 @@ def _prediction() -> None:
 
 def _measured() -> None:
     """Each phase's quickest step beside the least that this machine's roof allows."""
-    machine, steps = this_machine(), measured_steps()
+    machine, steps = this_machine(), measured_steps(st.session_state.get("visit"))
     if machine is None or not steps:
         remark(t("time.measured_none"))
         return
