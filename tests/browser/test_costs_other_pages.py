@@ -1,4 +1,4 @@
-"""Pages 3 and 8 in a browser: nothing serious for axe, figures that are core's, a config.json dropped in."""
+"""Pages 3, 4 and 8 in a browser: nothing serious for axe, figures that are core's, a config.json dropped in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.test_axe import still
 from tests.browser.test_costs_axe import WIDTHS, serious
 from tests.browser.visitor import Visitor
 
-COMPUTE, PLANNER = "/memory_and_compute", "/planner"
+COMPUTE, TIME, PLANNER = "/memory_and_compute", "/where_the_time_goes", "/planner"
 SHOWN = """() => Object.fromEntries([...document.querySelectorAll('.tbt-cost')].map((card) => [
   card.querySelector('[data-figure]').dataset.figure,
   [card.querySelector('[data-figure]').textContent, card.querySelector('.tbt-cost-exact').textContent],
@@ -31,7 +31,7 @@ def opened(visitor: Visitor, path: str, **words: object) -> Visitor:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("path", [COMPUTE, PLANNER])
+@pytest.mark.parametrize("path", [COMPUTE, TIME, PLANNER])
 def test_axe_finds_nothing_serious(visit: Any, path: str, dark: bool) -> None:
     language = LANGUAGES[dark]
     visitor = opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), path, lang=language)
