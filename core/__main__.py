@@ -7,7 +7,8 @@ import io
 import os
 import sys
 
-from core.cli.arguments import build_parser, one_line
+from core.cli.arguments import build_parser
+from core.cli.values import one_line
 from core.refusal import Refusal
 
 # Command → module and function. A module is imported when its command is asked for: torch takes seconds to import.
@@ -31,7 +32,7 @@ def main() -> int:
     arguments = build_parser().parse_args()
     module, function = COMMANDS[arguments.command]
     try:
-        getattr(importlib.import_module(module), function)(arguments)
+        status: int | None = getattr(importlib.import_module(module), function)(arguments)
         sys.stdout.flush()
     except Refusal as refusal:
         print(one_line(f"python -m core {arguments.command}: {refusal}"), file=sys.stderr)
@@ -46,7 +47,7 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
+    return status or 0
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable
 from typing import NoReturn
 
+from core.cli.endpoint_options import add_endpoint
+from core.cli.values import number, one_line, whole_number, whole_numbers
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, MOST_RANKS
 
 
@@ -80,7 +80,7 @@ def add_count(commands: argparse._SubParsersAction[OneLineParser]) -> None:
 def add_sweep(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     """`sweep`: decode steps over contexts and batches, measured into a file."""
     sweep = commands.add_parser("sweep", help="measure decode steps over contexts and batches, into a CSV file")
-    sweep.add_argument("--model", required=True, help="smollm2, tiny, a name in TBT_MODELS, or a path")
+    sweep.add_argument("--model", help="smollm2, tiny, a name in TBT_MODELS, or a path; of a server: of the catalogue")
     sweep.add_argument(
         "--contexts", type=whole_numbers(2, MOST_CONTEXT), required=True, help="tokens, the new one included: 128,256"
     )
@@ -90,6 +90,7 @@ def add_sweep(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     sweep.add_argument("--fill", choices=("prefill", "fast"), default="prefill", help="fast: random keys and values")
     sweep.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
     sweep.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="weights and cache (default: by device)")
+    add_endpoint(sweep)
 
 
 def add_roofs(commands: argparse._SubParsersAction[OneLineParser]) -> None:
@@ -99,49 +100,3 @@ def add_roofs(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     )
     roofs.add_argument("--again", action="store_true", help="measure although there are roofs that were kept")
     roofs.add_argument("--json", action="store_true", help="print the roofs as JSON")
-
-
-def one_line(text: str) -> str:
-    """The text with every run of blanks, line ends included, as one space: what was typed may hold anything."""
-    return " ".join(text.split())
-
-
-def whole_number(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
-    """An argparse type: a whole number from `least` to `most`; 2⁶⁴ − 1 is as far as any goes."""
-    wanted = f"from {least} on" if most == 2**64 - 1 else f"from {least} to {most}"
-
-    def parse(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"must be a whole number {wanted}, not {text[:40]!r}")
-        return int(text)
-
-    return parse
-
-
-def whole_numbers(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
-    """An argparse type: different whole numbers from `least` to `most`, separated by commas."""
-    one = whole_number(least, most)
-
-    def parse(text: str) -> tuple[int, ...]:
-        values = tuple(one(part.strip()) for part in text.split(","))
-        if len(set(values)) < len(values):
-            raise argparse.ArgumentTypeError(f"must name each number once, not {text[:40]!r}")
-        return values
-
-    return parse
-
-
-def number(least: float, most: float = math.inf) -> Callable[[str], float]:
-    """An argparse type: a finite number between `least` and `most`."""
-    wanted = f"from {least} on" if most == math.inf else f"between {least} and {most}"
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text) if text.isascii() and "_" not in text else math.nan
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and least <= value <= most):
-            raise argparse.ArgumentTypeError(f"must be a number {wanted}, not {text[:40]!r}")
-        return value
-
-    return parse

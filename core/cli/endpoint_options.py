@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from core.cli.arguments import number, whole_number
+from core.cli.values import number, whole_number
 from core.lab.remote.interface import Api
 from core.lab.remote.limits import DEFAULT_NEW_TOKENS, LEAST_NEW_TOKENS, MOST_NEW_TOKENS, Limits
 

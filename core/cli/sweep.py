@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 MOST_SECONDS = 6 * 3600.0
 
 
-def sweep_command(arguments: argparse.Namespace) -> None:
+def sweep_command(arguments: argparse.Namespace) -> int:
+    """Measures a server, or this machine. Returns the exit status; raises Refusal with the reason."""
+    if arguments.endpoint:
+        from core.cli.sweep_endpoint import sweep_endpoint
+
+        return sweep_endpoint(arguments)
+    sweep_here(arguments)
+    return 0
+
+
+def sweep_here(arguments: argparse.Namespace) -> None:
     """Checks, measures, prints medians and fits. Raises Refusal with the reason."""
+    if not arguments.model:
+        raise Refusal("sweep.no_model")
     plan = SweepPlan(
         contexts=arguments.contexts, batches=arguments.batches, repeats=arguments.repeats, fill=arguments.fill
     )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.cli.arguments import one_line
+from core.cli.values import one_line
 from core.estimate import catalogue
 from core.estimate.dtypes import kv_dtypes, weight_dtypes
 from core.lab.remote.address import Address, address_of, key_from_environment
