@@ -25,19 +25,32 @@ def tokens_per_pass(alpha: float, gamma: int) -> float:
     return sum(alpha**i for i in range(gamma + 1))
 
 
-def speedup(alpha: float, gamma: int, cost_ratio: float) -> float:
-    """How many times faster than the target model alone: (1 − α^(γ+1)) / ((1 − α)(γc + 1)), theorem 3.8.
+def speedup(alpha: float, gamma: int, cost_ratio: float, pass_ratio: float = 1.0) -> float:
+    """How many times faster than the target model alone: (1 − α^(γ+1)) / ((1 − α)(γc + r)), theorem 3.8 with r = 1.
 
-    It assumes that a pass over γ + 1 positions takes no longer than one over a single position, as it does where
-    reading the weights is the bound. Below 1 drafting is a loss.
+    The theorem assumes that a pass over γ + 1 positions takes no longer than one over a single position, as it does
+    where reading the weights is the bound; elsewhere it takes r times as long. Below 1 drafting is a loss.
 
     Args:
         cost_ratio: c, the time of a step of the draft model over that of the target model.
+        pass_ratio: r.
 
     Raises:
-        ValueError: as `tokens_per_pass`, or c is negative or not finite.
+        ValueError: as `tokens_per_pass`, or c or r is negative or not finite.
     """
-    return tokens_per_pass(alpha, gamma) / (gamma * _checked(cost_ratio) + 1)
+    return tokens_per_pass(alpha, gamma) / (gamma * _checked(cost_ratio) + _checked(pass_ratio))
+
+
+def break_even_cost(alpha: float, gamma: int, pass_ratio: float = 1.0) -> float:
+    """The c at which `speedup` is 1: (E − r) / γ with E tokens a pass. Below 0 not even a free draft would pay.
+
+    Raises:
+        ValueError: as `speedup`, or γ is 0 and there is no draft.
+    """
+    gain = tokens_per_pass(alpha, gamma) - _checked(pass_ratio)
+    if gamma == 0:
+        raise ValueError("without a draft there is nothing to break even")
+    return gain / gamma
 
 
 def operations(alpha: float, gamma: int, cost_ratio: float) -> float:
@@ -54,5 +67,5 @@ def operations(alpha: float, gamma: int, cost_ratio: float) -> float:
 
 def _checked(cost_ratio: float) -> float:
     if not 0 <= cost_ratio < inf:
-        raise ValueError(f"the cost ratio must be a number from 0 up, not {cost_ratio}")
+        raise ValueError(f"a ratio of costs must be a number from 0 up, not {cost_ratio}")
     return cost_ratio

@@ -16,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from core.model.ranking import Ranking, Scores, TokenIds
 from core.refusal import Refusal
 
-Scores = npt.NDArray[np.floating]
 Weights = npt.NDArray[np.float64]
-TokenIds = npt.NDArray[np.int64]
 
 # Below this the runner-up would need a logit within about 1e-4 of the best to be drawn once in 20,000 times.
 GREEDY_BELOW = 1e-5
-RANKED_IN_GROUPS_OF = 256
 FIRST_LOOK = 64
 LOOK_FURTHER = 16
 SEED_LIMIT = 2**64
@@ -88,37 +86,6 @@ class Candidate:
     score: float
 
 
-class _Ranking:
-    """Token ids from the highest score to the lowest, ties by lower id, found only as deep as somebody asks."""
-
-    def __init__(self, scores: Scores) -> None:
-        self._scores = scores
-        self._ids: TokenIds = np.empty(0, dtype=np.int64)
-
-    def first(self, count: int) -> TokenIds:
-        """The best `count` ids (all of them where there are fewer)."""
-        size = len(self._scores)
-        count = min(count, size)
-        if len(self._ids) < count:
-            if count * 8 >= size:
-                found = np.arange(size)
-            else:
-                # Everything that ties with the last place comes along, so the order of ties is ours, not topk's.
-                threshold = _reached_by(self._scores, count)
-                found = np.flatnonzero(self._scores >= threshold)
-            self._ids = found[np.argsort(-self._scores[found], kind="stable")]
-        return self._ids[:count]
-
-
-def _reached_by(scores: Scores, count: int) -> float:
-    """A score that at least `count` tokens reach: the lowest of as many groups' best, a third of topk's time."""
-    n_groups = len(scores) // RANKED_IN_GROUPS_OF
-    if count > n_groups:
-        return float(torch.topk(torch.from_numpy(scores), count).values[-1])
-    best = scores[: n_groups * RANKED_IN_GROUPS_OF].reshape(n_groups, -1).max(1)
-    return float(np.partition(best, -count)[-count])
-
-
 class Filtered:
     """The next-token distribution of one step, before and after the filters. Immutable to its users.
 
@@ -130,7 +97,7 @@ class Filtered:
     def __init__(self, raw: Scores, scores: Scores, config: SamplingConfig) -> None:
         """`raw`: the model's logits [usable]; `scores`: the same after the repetition penalty (or `raw` itself)."""
         self._raw, self._scores, self._config = raw, scores, config
-        self._ranking = _Ranking(scores)
+        self._ranking = Ranking(scores)
         if config.is_greedy:  # needs no weights: its one token has all of it
             best = int(scores.argmax())
             self._kept: TokenIds | None = np.array([best])
@@ -171,6 +138,15 @@ class Filtered:
             return 0.0
         return 1.0 if self._config.is_greedy else float(self._weights[token_id]) / self.kept_total
 
+    @property
+    def distribution(self) -> Weights:
+        """`probability_kept` of all tokens at once, [usable]; it sums to 1."""
+        if self._kept is None:
+            return self._weights / self.kept_total
+        kept = np.zeros(len(self._scores))
+        kept[self._kept] = 1.0 if self._config.is_greedy else self._weights[self._kept] / self.kept_total
+        return kept
+
     def keeps(self, token_id: int) -> bool:
         """Whether the filters keep this token."""
         if self._kept is None:
@@ -179,7 +155,7 @@ class Filtered:
 
     def candidates(self, count: int) -> tuple[Candidate, ...]:
         """The `count` most likely tokens by the model's own probability, best first, ties by lower id."""
-        ranking = self._ranking if self._scores is self._raw else _Ranking(self._raw)
+        ranking = self._ranking if self._scores is self._raw else Ranking(self._raw)
         raw, scores = self._raw, self._scores
         return tuple(
             Candidate(i, self.probability(i), self.keeps(i), self.probability_kept(i), float(raw[i]), float(scores[i]))
@@ -232,12 +208,13 @@ def exponentials(scores: Scores, best: float, temperature: float) -> Weights:
     return weights
 
 
-def uniform(seed: int, n_tokens: int) -> float:
+def uniform(seed: int, n_tokens: int, purpose: str = "") -> float:
     """A number in [0, 1) that depends on nothing but the seed and the context length.
 
-    So stepping back and forward, alone or in a batch, draws the same token. 53 bits of a keyed hash.
+    So stepping back and forward, alone or in a batch, draws the same token. 53 bits of a keyed hash. Draws at one
+    length for another `purpose` (to draft, to accept) are independent of it.
     """
-    digest = hashlib.blake2b(f"{seed}:{n_tokens}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{seed}:{n_tokens}{purpose}".encode(), digest_size=8).digest()
     return float(int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
 
