@@ -42,6 +42,10 @@ class Product(Protocol):
         """x [..., n_inputs] → [..., n_outputs], in the dtype of `x`."""
         ...
 
+    def unpacked(self) -> tuple[Tensor, Tensor | None]:
+        """The matrix [n_outputs, n_inputs] as it is multiplied with, rounding included, and its bias."""
+        ...
+
 
 class PlainProduct:
     """The matrix as an ordinary tensor [n_outputs, n_inputs]; differentiable, and visible to torch's FLOP counter."""
@@ -53,6 +57,9 @@ class PlainProduct:
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x.to(self.weight.dtype), self.weight, self.bias).to(x.dtype)
+
+    def unpacked(self) -> tuple[Tensor, Tensor | None]:
+        return self.weight, self.bias
 
 
 class HalfProduct:
@@ -75,6 +82,10 @@ class HalfProduct:
         with torch._C.DisableTorchFunctionSubclass():
             y: Tensor = self._multiply(x, self._packed)
         return y
+
+    def unpacked(self) -> tuple[Tensor, Tensor | None]:
+        weight, bias = torch.ops.quantized.linear_unpack_fp16(self._packed)
+        return weight, bias
 
 
 @cache
@@ -132,6 +143,9 @@ class BlockedProduct:
     def __call__(self, x: Tensor) -> Tensor:
         y: Tensor = self._multiply(x.to(self._dtype), self._packed, self._bias, "none", [], "")
         return y.to(x.dtype)
+
+    def unpacked(self) -> tuple[Tensor, Tensor | None]:
+        return self._packed.to_dense(), self._bias
 
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
