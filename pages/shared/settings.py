@@ -14,6 +14,7 @@ from core.estimate.custom import CUSTOM, Number
 from core.estimate.custom import NUMBERS as CUSTOM_NUMBERS
 from core.estimate.dtypes import DTYPES
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, shape_numbers
+from core.questions.registry import QUESTIONS as ALL_QUESTIONS
 from core.words import LANGUAGES
 from pages.shared.language import browser_language, language
 from pages.shared.prompts import default_prompt
@@ -37,7 +38,7 @@ from pages.shared.units import UNITS
 MOST_NEW, MOST_TOP_K, MOST_TEMPERATURE, LARGEST_SEED = 1024, 1_000_000, 5.0, 2**31 - 1
 SPEEDS = (1, 2, 4, 8, 16, 32)
 """Steps a second."""
-ANY_PAGE, HOME, PAGE_1, PLANNER = "", "home", "prefill_and_decode", "planner"
+ANY_PAGE, HOME, PAGE_1, PLANNER, QUESTIONS = "", "home", "prefill_and_decode", "planner", "questions"
 COST_PAGES = ("kv_cache", "memory_and_compute", "where_the_time_goes")
 PLANNER_RANKS = (1, 2, 4, 8)
 TOOLS = ("microscope", "race", "causality", "timeline", "keepsake")
@@ -117,6 +118,7 @@ SETTINGS = (
     *_cost_settings(COST_PAGES[2]),
     Setting(COST_PAGES[2], "machine", "time_machine", lambda: False, switch, as_digit),
     Setting(COST_PAGES[1], "causal", "cost_causal", lambda: False, switch, as_digit),
+    Setting(QUESTIONS, "q", "question", lambda: next(iter(ALL_QUESTIONS)), one_of(*ALL_QUESTIONS)),
     Setting(PLANNER, "models", "plan_models", lambda: list(_FIRST_MODELS), several_of(models), with_commas),
     Setting(PLANNER, "accelerators", "plan_cards", lambda: list(_FIRST_CARDS), several_of(accelerators), with_commas),
     Setting(PLANNER, "batch", "plan_batch", lambda: 1, whole(1, MOST_BATCH)),

@@ -75,6 +75,7 @@ WORDS = {
     "kv_cache": COSTS,
     "memory_and_compute": COSTS | {"causal": ("1", True)},
     "where_the_time_goes": COSTS | {"machine": ("1", True)},
+    "questions": {"q": ("constant", "constant")},
     "planner": PLANNER_WORDS,
 }
 NUMBERS = ["0", "-1", "1e3", "", "9" * 400, "１", " 1"]
@@ -98,6 +99,7 @@ NONSENSE = {
     "causal": ["2", "yes", ""],
     "machine": ["2", "on", ""],
     **{name: ["-1", "1e3", "", "nan", "10000001", "１"] for name in NUMBERS_OF_A_CARD},
+    "q": ["", "Q1", "slower,flash"],
     "models": ["gpt-5", "qwen3-8b,qwen3-8b", ","],
     "accelerators": ["abacus", "l4,", "l4,l4"],
     "tp": ["3", "1,1", "0"],
