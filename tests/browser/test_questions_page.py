@@ -1,0 +1,68 @@
+"""Page 7 in a browser: a question is answered by what runs, the list keeps it, nothing serious for axe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.words import LANGUAGES, sentence
+from tests.browser.test_axe import still
+from tests.browser.test_costs_axe import WIDTHS, serious
+from tests.browser.visitor import PATIENCE_MS, Visitor
+
+QUESTIONS = "/questions"
+
+
+def opened(visitor: Visitor, language: str, question: str) -> Visitor:
+    visitor.page.goto(f"{visitor.address}{QUESTIONS}?lang={language}&q={question}")
+    visitor.page.wait_for_selector(f".st-key-questions_commit_{question} button", timeout=PATIENCE_MS)
+    return visitor.at_rest()
+
+
+def commit(visitor: Visitor, question: str) -> Visitor:
+    visitor.page.locator(f".st-key-questions_commit_{question} button").click()
+    return visitor.at_rest()
+
+
+def answer_number(visitor: Visitor, question: str, value: str) -> Visitor:
+    visitor.page.locator(f".st-key-questions_said_{question} input").fill(value)
+    return commit(visitor, question)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_reckoned_question_is_answered_and_kept(visit: Any, language: str) -> None:
+    visitor = opened(visit(locale="zh-CN" if language == "zh" else "en-US"), language, "constant")
+    commit(visitor, "constant")
+    visitor.page.get_by_text(sentence("questions.say_first", language)).wait_for()
+    answer_number(visitor, "constant", "1")
+    done = sentence("questions.progress", language, done="1", total="25")
+    visitor.page.get_by_text(done).wait_for(timeout=PATIENCE_MS)
+    visitor.page.locator(".st-key-questions_next button").click()
+    visitor.page.wait_for_function("!new URLSearchParams(location.search).get('q')?.includes('constant')")
+    assert visitor.at_rest().page.get_by_text(done).count() == 1
+
+
+def test_a_live_question_runs_the_model(visit: Any) -> None:
+    visitor = opened(visit(), "en", "queries")
+    visitor.page.locator(".st-key-questions_said_queries [role=radiogroup] label").first.click()
+    commit(visitor, "queries").page.locator(".st-key-questions_run_queries button").click()
+    done = sentence("questions.progress", "en", done="1", total="25")
+    visitor.page.get_by_text(done).wait_for(timeout=2 * PATIENCE_MS)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(visit: Any, dark: bool) -> None:
+    language = LANGUAGES[dark]
+    visitor = opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), language, "techniques")
+    found: dict[str, list[str]] = {}
+    for name, is_answered in (("before", False), ("after", True)):
+        if is_answered:
+            answer_number(opened(visitor, language, "constant"), "constant", "3")
+        for width in WIDTHS:
+            visitor.page.set_viewport_size({"width": width, "height": 900})
+            still(visitor.at_rest())
+            found[f"{name} {width}"] = serious(visitor)
+            if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found[f"{name} {width}"].append("the page is wider than the screen")
+    assert found == {key: [] for key in found}
