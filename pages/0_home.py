@@ -13,6 +13,7 @@ PATH = (
     ("2_kv_cache.py", "kv_cache", "memory"),
     ("3_memory_and_compute.py", "memory_and_compute", "stacked_line_chart"),
     ("4_where_the_time_goes.py", "where_the_time_goes", "roofing"),
+    ("5_lab.py", "lab", "science"),
     ("7_questions.py", "questions", "quiz"),
     ("8_planner.py", "planner", "table_chart"),
 )

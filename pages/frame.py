@@ -22,6 +22,7 @@ PAGES = (
     ("2_kv_cache.py", "kv_cache", True),
     ("3_memory_and_compute.py", "memory_and_compute", True),
     ("4_where_the_time_goes.py", "where_the_time_goes", True),
+    ("5_lab.py", "lab", False),
     ("7_questions.py", "questions", True),
     ("8_planner.py", "planner", True),
 )

@@ -17,7 +17,14 @@ from core.words import LANGUAGES, catalogue
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 # Folder of modules → the area of the word catalogue that they show, besides what figures are called.
-AREAS = {"stage": "stage.", "costs": "costs.", "batch": "batch.", "drawn": "drawn.", "flash": "flash."}
+AREAS = {
+    "stage": "stage.",
+    "costs": "costs.",
+    "batch": "batch.",
+    "drawn": "drawn.",
+    "flash": "flash.",
+    "remembered": "remembered.",
+}
 FIGURES = "derivations.figure_"
 
 

@@ -81,6 +81,14 @@ def several_of(choices: Callable[[], Iterable[Any]]) -> Callable[[str], list[Any
     return read
 
 
+def whole_numbers(words: str) -> str:
+    """Reads whole numbers with commas or spaces between them, 64 at most; their text with commas."""
+    found = words.replace(",", " ").split()
+    if not 1 <= len(found) <= 64 or not all(fullmatch("[1-9][0-9]{0,6}", word) for word in found):
+        raise ValueError(words)
+    return ",".join(found)
+
+
 def with_commas(values: Iterable[Any]) -> str:
     """Writes what `several_of` reads."""
     return ",".join(str(value) for value in values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import log
 
 import streamlit as st
@@ -15,6 +16,7 @@ from core.estimate.custom import NUMBERS as CUSTOM_NUMBERS
 from core.estimate.dtypes import DTYPES
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, shape_numbers
 from core.questions.registry import QUESTIONS as ALL_QUESTIONS
+from core.lab.sweep.plan import FILLS
 from core.words import LANGUAGES
 from pages.shared.language import browser_language, language
 from pages.shared.prompts import default_prompt
@@ -30,6 +32,7 @@ from pages.shared.setting import (
     several_of,
     switch,
     whole,
+    whole_numbers,
     with_commas,
 )
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL
@@ -39,8 +42,13 @@ MOST_NEW, MOST_TOP_K, MOST_TEMPERATURE, LARGEST_SEED = 1024, 1_000_000, 5.0, 2**
 SPEEDS = (1, 2, 4, 8, 16, 32)
 """Steps a second."""
 ANY_PAGE, HOME, PAGE_1, PLANNER, QUESTIONS = "", "home", "prefill_and_decode", "planner", "questions"
+LAB = "lab"
 COST_PAGES = ("kv_cache", "memory_and_compute", "where_the_time_goes")
 PLANNER_RANKS = (1, 2, 4, 8)
+COMPARED, RANDOM, MOST_LAB_REPEATS = ("points", "heads", "dtypes"), "random", 50
+"""What a sweep compares; what a model of random weights is called among the others; repeats of a point."""
+RANDOM_LIMITS = {"n_layers": 64, "n_heads": 64, "n_kv_heads": 64, "head_dim": 256}
+_RANDOM_FIRST = {"n_layers": 8, "n_heads": 8, "n_kv_heads": 2, "head_dim": 64}
 TOOLS = ("microscope", "race", "causality", "timeline", "keepsake")
 """What can be opened below the stage of page 1, in the order of their row."""
 PLANNER_WEIGHTS = (*DTYPES, "bf16,experts=mxfp4")
@@ -49,6 +57,10 @@ PLANNER_WEIGHTS = (*DTYPES, "bf16,experts=mxfp4")
 
 def _model(word: str) -> str:
     return str(one_of(REAL_MODEL, SMALL_MODEL, *shelf().choices)(word))
+
+
+def _lab_model(word: str) -> str:
+    return RANDOM if word == RANDOM else _model(word)
 
 
 def _first_model() -> str:
@@ -118,6 +130,16 @@ SETTINGS = (
     *_cost_settings(COST_PAGES[2]),
     Setting(COST_PAGES[2], "machine", "time_machine", lambda: False, switch, as_digit),
     Setting(COST_PAGES[1], "causal", "cost_causal", lambda: False, switch, as_digit),
+    Setting(LAB, "compare", "lab_compare", lambda: COMPARED[0], one_of(*COMPARED)),
+    Setting(LAB, "model", "lab_model", _first_model, _lab_model),
+    Setting(LAB, "contexts", "lab_contexts", lambda: "128,256,512,1024", whole_numbers),
+    Setting(LAB, "batches", "lab_batches", lambda: "1,2,4", whole_numbers),
+    Setting(LAB, "repeats", "lab_repeats", lambda: 3, whole(1, MOST_LAB_REPEATS)),
+    Setting(LAB, "fill", "lab_fill", lambda: FILLS[0], one_of(*FILLS)),
+    *(
+        Setting(LAB, name, f"lab_{name}", partial(int, first), whole(1, RANDOM_LIMITS[name]))
+        for name, first in _RANDOM_FIRST.items()
+    ),
     Setting(QUESTIONS, "q", "question", lambda: next(iter(ALL_QUESTIONS)), one_of(*ALL_QUESTIONS)),
     Setting(PLANNER, "models", "plan_models", lambda: list(_FIRST_MODELS), several_of(models), with_commas),
     Setting(PLANNER, "accelerators", "plan_cards", lambda: list(_FIRST_CARDS), several_of(accelerators), with_commas),

@@ -69,6 +69,18 @@ PLANNER_WORDS = {
     "kv_dtype": ("q8_0", "q8_0"),
     "memory_fraction": ("0.85", 0.85),
 }
+LAB_WORDS = {
+    "compare": ("heads", "heads"),
+    "model": ("random", "random"),
+    "contexts": ("64,4096", "64,4096"),
+    "batches": ("1,16", "1,16"),
+    "repeats": ("5", 5),
+    "fill": ("fast", "fast"),
+    "n_layers": ("30", 30),
+    "n_heads": ("16", 16),
+    "n_kv_heads": ("4", 4),
+    "head_dim": ("128", 128),
+}
 WORDS = {
     "": {name: OTHER[name] for name in ("lang", "units")},
     "prefill_and_decode": {name: other for name, other in OTHER.items() if name not in ("lang", "units")},
@@ -77,6 +89,7 @@ WORDS = {
     "where_the_time_goes": COSTS | {"machine": ("1", True)},
     "questions": {"q": ("constant", "constant")},
     "planner": PLANNER_WORDS,
+    "lab": LAB_WORDS,
 }
 NUMBERS = ["0", "-1", "1e3", "", "9" * 400, "１", " 1"]
 NONSENSE = {
@@ -103,6 +116,11 @@ NONSENSE = {
     "models": ["gpt-5", "qwen3-8b,qwen3-8b", ","],
     "accelerators": ["abacus", "l4,", "l4,l4"],
     "tp": ["3", "1,1", "0"],
+    "compare": ["tokens", "", "Heads"],
+    "contexts": ["0", "-1", "", ",", "1e3", "１", "9" * 8, "1;2", ",".join(["7"] * 65)],
+    "batches": ["0", "1,x", ""],
+    "repeats": ["0", "51", "many"],
+    "fill": ["slow", ""],
     "memory_fraction": ["0", "1.1", "nan", ""],
 }
 CASES = [(setting, word) for setting in SETTINGS for word in NONSENSE.get(setting.name, [])]

@@ -47,6 +47,7 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core/words.py": ((), ("streamlit", "plotly", "torch", "transformers")),
     "pages/shared/figures": (("pages.shared.figures", "core"), ("streamlit", "torch", "transformers")),
     "pages/shared/tools": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
+    "pages/shared/lab": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/time": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/questions": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared": (("pages.shared", "core"), ("pages.shared.tools", "transformers")),

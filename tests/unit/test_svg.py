@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pages.shared.figures.svg import Chart, Looks, Series, chart_html, dot_amount, ticks
+from pages.shared.figures.svg import Chart, Looks, Series, chart_html, dot_amount
+from pages.shared.figures.svg_frame import ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 ASSETS = Path(__file__).resolve().parents[2] / "assets"

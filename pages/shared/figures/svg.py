@@ -11,16 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
-Looks = Literal["line", "points", "area", "steps", "columns"]
-MOST_TICKS = 5
+from pages.shared.figures.svg_frame import (
+    MARGIN_BOTTOM,
+    MARGIN_LEFT,
+    MARGIN_RIGHT,
+    MARGIN_TOP,
+    Frame,
+    svg_line,
+    svg_text,
+    ticks,
+)
+from pages.shared.figures.svg_marks import Shape, apart, shape_svg, spread_svg
+
+Looks = Literal["line", "points", "area", "steps", "columns", "marks"]
 LEAST_DOT_PIXELS = 4.0
 """From dot to dot in a column, at least."""
 WIDE, NARROW = (720.0, 270.0), (350.0, 250.0)
 """Width and height of the two drawings, in pixels."""
 _HEADROOM = 1.06
-_MARGIN_LEFT, _MARGIN_RIGHT, _MARGIN_TOP, _MARGIN_BOTTOM = 56.0, 12.0, 26.0, 40.0
+_LETTER_PIXELS = 7.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +39,15 @@ class Series:
     """One row of points, x rising.
 
     Attributes:
+        name: what the key calls it; empty for one that the key leaves out.
         colour: a CSS variable's name, as "--tbt-k".
         looks: a line, a line with points on it, an area under a line or under stairs (each y holds until the next x),
-            or a column of dots up to each y.
+            a column of dots up to each y, or marks of a shape of their own.
         dash: of the line, as SVG writes it; empty for a solid one.
         shift: pixels to the right, so that the columns of two series stand side by side.
+        shape, is_hollow: of marks.
+        spread: of marks, from where to where the bar of each goes; empty for none.
+        label: written right of the last point.
     """
 
     name: str
@@ -41,6 +56,10 @@ class Series:
     looks: Looks = "line"
     dash: str = ""
     shift: float = 0.0
+    shape: Shape = "circle"
+    is_hollow: bool = False
+    spread: Sequence[tuple[float, float]] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +71,7 @@ class Chart:
         description: what the drawing shows, for those who do not see it.
         x_title, y_title: with their units.
         marks: places on the x axis, each with a word: a line from bottom to top.
-        table_title, heads, rows: the numbers as text, below the drawing.
+        table_title, heads, rows: the numbers as text, below the drawing; without heads there are none.
         write: a tick as text.
     """
 
@@ -62,60 +81,27 @@ class Chart:
     x_title: str
     y_title: str
     series: Sequence[Series]
-    table_title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    table_title: str = ""
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
     marks: Sequence[tuple[float, str]] = ()
     whole_x: bool = True
     write: Callable[[float], str] = lambda value: f"{value:,.10g}"
 
 
-class Frame(NamedTuple):
-    """A drawing's size in pixels and the ends of its axes; y begins at 0."""
-
-    width: float
-    height: float
-    x_first: float
-    x_last: float
-    y_most: float
-
-    def x(self, value: float) -> float:
-        """Pixels from the left."""
-        share = (value - self.x_first) / (self.x_last - self.x_first)
-        return _MARGIN_LEFT + share * (self.width - _MARGIN_LEFT - _MARGIN_RIGHT)
-
-    def y(self, value: float) -> float:
-        """Pixels from the top."""
-        room = self.height - _MARGIN_TOP - _MARGIN_BOTTOM
-        return _MARGIN_TOP + room * (1 - value / self.y_most)
-
-
 def chart_html(chart: Chart) -> str:
     """The chart: a key of its series, the drawing for wide and for narrow rooms, and its numbers to open."""
     drawings = "".join(_drawing(chart, kind, *size) for kind, size in (("wide", WIDE), ("narrow", NARROW)))
-    key = "".join(_key(series) for series in chart.series)
+    key = "".join(_key(series) for series in chart.series if series.name)
     return (
         f'<figure class="tbt-svg" data-chart="{escape(chart.key)}"><figcaption><b>{escape(chart.title)}</b>{key}'
-        f"</figcaption>{drawings}{_table(chart)}</figure>"
+        f"</figcaption>{drawings}{_table(chart) if chart.heads else ''}</figure>"
     )
-
-
-def ticks(most: float, *, first: float = 0.0, whole: bool = False) -> list[float]:
-    """Round numbers from `first` to `most`, at most six: steps of 1, 2 or 5 times a power of ten."""
-    span = most - first
-    if span <= 0:
-        return [first]
-    power = 10.0 ** math.floor(math.log10(span / MOST_TICKS))
-    step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= MOST_TICKS * (1 + 1e-9))
-    if whole:
-        step = max(1.0, step)
-    begin = math.ceil(first / step - 1e-9)
-    return [float(f"{step * k:.12g}") for k in range(begin, math.floor(most / step + 1e-9) + 1)]
 
 
 def dot_amount(most: float) -> int:
     """How much one dot of a column stands for where the highest column is `most`: 1, or 2, 5, 10, 20 …"""
-    room = min(WIDE[1], NARROW[1]) - _MARGIN_TOP - _MARGIN_BOTTOM
+    room = min(WIDE[1], NARROW[1]) - MARGIN_TOP - MARGIN_BOTTOM
     amount, sizes = 1, (2, 2.5, 2)
     for turn in range(60):
         if amount * room / (most * _HEADROOM or 1.0) >= LEAST_DOT_PIXELS:
@@ -127,7 +113,7 @@ def dot_amount(most: float) -> int:
 def _drawing(chart: Chart, kind: str, width: float, height: float) -> str:
     frame = _frame(chart, width, height)
     ids = f"{escape(chart.key)}-{kind}"
-    parts = [*_axes(chart, frame), *(_series(series, frame) for series in chart.series)]
+    parts = [*_axes(chart, frame), *(_series(series, frame) for series in chart.series), *_labels(chart, frame)]
     return (
         f'<svg class="tbt-svg-{kind}" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-labelledby="{ids}-title {ids}-text"><title id="{ids}-title">{escape(chart.title)}</title>'
@@ -137,32 +123,45 @@ def _drawing(chart: Chart, kind: str, width: float, height: float) -> str:
 
 def _frame(chart: Chart, width: float, height: float) -> Frame:
     xs = [x for series in chart.series for x, _ in series.points] or [0.0]
-    most = max((y for series in chart.series for _, y in series.points), default=0.0)
+    ys = [y for series in chart.series for _, y in series.points]
+    ys += [end for series in chart.series for ends in series.spread for end in ends]
+    most, least = max(ys, default=0.0), min([0.0, *ys])
     first, last = min(xs), max(xs)
     if first == last:
         first, last = first - 0.5, last + 0.5
     if any(series.looks == "columns" for series in chart.series):
         first, last = first - 0.5, last + 0.5
-    return Frame(width, height, first, last, most * _HEADROOM if most > 0 else 1.0)
+    longest = max((len(series.label) for series in chart.series), default=0)
+    right = MARGIN_RIGHT + _LETTER_PIXELS * longest
+    highest = most * _HEADROOM if most > 0 else 0.0 if least < 0 else 1.0
+    return Frame(width, height, first, last, highest, least * _HEADROOM, right)
 
 
 def _axes(chart: Chart, frame: Frame) -> Iterable[str]:
-    left, right, bottom = _MARGIN_LEFT, frame.width - _MARGIN_RIGHT, frame.y(0)
-    yield _text(4, 12, chart.y_title, "start", "tbt-svg-title")
-    yield _text(right, frame.height - 4, chart.x_title, "end", "tbt-svg-title")
-    for tick in ticks(frame.y_most):
+    left, right, bottom = MARGIN_LEFT, frame.width - frame.right, frame.y(frame.y_least)
+    yield svg_text(4, 12, chart.y_title, "start", "tbt-svg-title")
+    yield svg_text(right, frame.height - 4, chart.x_title, "end", "tbt-svg-title")
+    for tick in ticks(frame.y_most, first=frame.y_least):
         y = frame.y(tick)
-        yield _line(left, y, right, y, "tbt-svg-grid" if tick else "tbt-svg-axis")
-        yield _text(left - 6, y + 4, chart.write(tick), "end")
+        yield svg_line(left, y, right, y, "tbt-svg-grid" if tick else "tbt-svg-axis")
+        yield svg_text(left - 6, y + 4, chart.write(tick), "end")
     for tick in ticks(frame.x_last, first=frame.x_first, whole=chart.whole_x):
         x = frame.x(tick)
-        yield _line(x, bottom, x, bottom + 4, "tbt-svg-axis")
-        yield _text(x, bottom + 16, chart.write(tick), "middle")
+        yield svg_line(x, bottom, x, bottom + 4, "tbt-svg-axis")
+        yield svg_text(x, bottom + 16, chart.write(tick), "middle")
     for place, word in chart.marks:
         x = frame.x(place)
-        yield _line(x, _MARGIN_TOP - 4, x, bottom, "tbt-svg-mark")
+        yield svg_line(x, MARGIN_TOP - 4, x, bottom, "tbt-svg-mark")
         is_right = x > frame.width / 2
-        yield _text(x + (-4 if is_right else 4), _MARGIN_TOP + 4, word, "end" if is_right else "start")
+        yield svg_text(x + (-4 if is_right else 4), MARGIN_TOP + 4, word, "end" if is_right else "start")
+
+
+def _labels(chart: Chart, frame: Frame) -> Iterable[str]:
+    """Each beside the last point of its series, none over another."""
+    labelled = [series for series in chart.series if series.label and series.points]
+    heights = apart([frame.y(series.points[-1][1]) for series in labelled])
+    for series, y in zip(labelled, heights, strict=True):
+        yield svg_text(frame.x(series.points[-1][0]) + 8, y + 4, series.label, "start")
 
 
 def _series(series: Series, frame: Frame) -> str:
@@ -173,6 +172,10 @@ def _series(series: Series, frame: Frame) -> str:
     colour, bottom = f"var({escape(series.colour)})", frame.y(0)
     if series.looks == "columns":
         return _dots(series, frame, colour)
+    if series.looks == "marks":
+        ends = zip(places, series.spread, strict=False)
+        bars = (spread_svg(x, frame.y(low), frame.y(high), colour) for (x, _), (low, high) in ends)
+        return "".join([*bars, *(shape_svg(series.shape, x, y, colour, hollow=series.is_hollow) for x, y in places)])
     if series.looks in ("area", "steps"):
         outline = _stairs(places) if series.looks == "steps" else places
         path = f"M{outline[0][0]:.1f} {bottom:.1f}{_through(outline, 'L')}L{outline[-1][0]:.1f} {bottom:.1f}Z"
@@ -212,9 +215,10 @@ def _through(places: Sequence[tuple[float, float]], begin: str) -> str:
 
 
 def _key(series: Series) -> str:
-    is_area = series.looks in ("area", "steps")
     mark = f'<rect width="22" height="10" y="1" style="fill:var({escape(series.colour)})"/>'
-    if not is_area:
+    if series.looks == "marks":
+        mark = shape_svg(series.shape, 11, 6, f"var({escape(series.colour)})", hollow=series.is_hollow)
+    elif series.looks not in ("area", "steps"):
         dash = "0 5" if series.looks == "columns" else series.dash
         ends = ' stroke-linecap="round" stroke-width="3.4"' if series.looks == "columns" else ' stroke-width="2.5"'
         dashes = f' stroke-dasharray="{escape(dash)}"' if dash else ""
@@ -231,12 +235,3 @@ def _table(chart: Chart) -> str:
         f'aria-label="{escape(chart.title)}"><table class="tbt-facts"><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div></details>"
     )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
