@@ -81,6 +81,8 @@ def residual_chart(found: Findings, language: str, write: Write) -> str:
         ]
         name = _batch(batch, language)
         series.append(Series(name=name, points=points, colour=DECODE, looks="marks", shape=shape))
+    ends = [(float(n), 0.0) for n in (0, max(cell.context for cell in found.cells))]
+    law = Series(name=_word("key_law", language), points=ends, colour=DECODE, dash="5 3")
     return chart_html(
         Chart(
             key="report-residuals",
@@ -88,7 +90,7 @@ def residual_chart(found: Findings, language: str, write: Write) -> str:
             description=_word("figure_residuals_text", language),
             x_title=_word("axis_n", language),
             y_title=_word("axis_residual", language),
-            series=[one for one in series if one.points],
+            series=[one for one in [*series, law] if one.points],
             write=write,
         )
     )
@@ -102,8 +104,9 @@ def kv_chart(found: Findings, language: str, write: Write) -> str:
     for batch, shape in _shaped(found):
         own = _of(found, batch)
         formula = [(cell.context, cell.row.kv_bytes_formula / size) for cell in own]
+        begin = [(0, 0.0)] if found.position_bytes is not None else []  # where it is a line from there on
         tensors = [(cell.context, cell.row.kv_bytes_measured / size) for cell in own]
-        lines.append(Series(name="", points=formula, colour=KV, dash="5 3"))
+        lines.append(Series(name="", points=[*begin, *formula], colour=KV, dash="5 3"))
         name, label = _batch(batch, language), f"B = {batch:,}"
         marks.append(Series(name=name, points=tensors, colour=KV, looks="marks", shape=shape, label=label))
     key = Series(name=_word("key_formula", language), points=[], colour=KV, dash="5 3")

@@ -145,6 +145,8 @@ def _axes(chart: Chart, frame: Frame) -> Iterable[str]:
         y = frame.y(tick)
         yield svg_line(left, y, right, y, "tbt-svg-grid" if tick else "tbt-svg-axis")
         yield svg_text(left - 6, y + 4, chart.write(tick), "end")
+    if frame.y_least < 0:
+        yield svg_line(left, bottom, right, bottom, "tbt-svg-axis")
     for tick in ticks(frame.x_last, first=frame.x_first, whole=chart.whole_x):
         x = frame.x(tick)
         yield svg_line(x, bottom, x, bottom + 4, "tbt-svg-axis")

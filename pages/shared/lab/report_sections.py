@@ -15,7 +15,7 @@ from pages.shared.lab.report_tables import (
     held_out_table,
     joint_table,
     latency_table,
-    machine_table,
+    machine_facts,
     ms_column,
     prediction_table,
     word,
@@ -24,7 +24,7 @@ from pages.shared.lab.report_text import fit_sentences, method_sentences, shown_
 from pages.shared.lab.written import duration
 from pages.shared.numbers import MINUS, count
 
-N_EMPTY_LINES = 8
+N_EMPTY_LINES = 7
 _BLANK = '<div><dt>{name}</dt><dd class="tbt-report-blank"></dd></div>'
 _FACT = "<div><dt>{name}</dt><dd><bdi>{value}</bdi></dd></div>"
 _IN_FORMULA = {"1": "", "n": "·n", "B": "·B", "B·n": "·B·n"}
@@ -57,13 +57,13 @@ def sections(report: SweepReport, found: Findings, language: str) -> Iterator[tu
     else:
         yield "table", _note(word("none_rows", language))
     yield "conclusion", _own_words(report.conclusion) or _ruled(language)
-    yield "machine", machine_table(report, language)
+    yield "machine", machine_facts(report, language)
 
 
 def _prediction(found: Findings, language: str) -> Html:
     if not found.checked:
         return _note(word("none_prediction", language))
-    return join([_note(word("prediction_made", language)), prediction_table(found, language)])
+    return prediction_table(found, language)
 
 
 def _tables(found: Findings, language: str) -> Html:

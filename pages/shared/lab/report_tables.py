@@ -16,6 +16,13 @@ from pages.shared.numbers import MINUS, count
 _MACHINE = ("model", "shape", "dtype", "device", "processor", "cores", "system", "python", "torch")
 _CORES = re.compile(r"(\d+), (\d+) used")
 _NOTHING = "–"
+MOST_NARROW = 5
+"""Columns of a table that does not need the whole width."""
+_CELL = '<td class="{kind}">{text}</td>'
+_TABLE = (
+    '<div class="tbt-scroll" tabindex="0" role="region" aria-label="{caption}"><table class="{kind}">'
+    "<caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+)
 
 
 def word(key: str, language: str, **values: object) -> str:
@@ -34,12 +41,13 @@ def prediction_table(found: Findings, language: str) -> Html:
             known = [ms(1e3 * measured), signed_share(one.error)]
         return [count(thought.context), count(thought.batch), ms(1e3 * thought.step_s), *known]
 
-    return table(("n", "batch", "predicted", "measured", "error"), map(row, found.checked), language)
+    heads = ("n", "batch", "predicted", "measured", "error")
+    return table(heads, map(row, found.checked), language, word("prediction_made", language))
 
 
 def latency_table(found: Findings, language: str) -> Html:
     """Milliseconds, their law, and bytes over time."""
-    ms = ms_column(found.cells)
+    ms, gigabytes = ms_column(found.cells), column([_read_rate(cell) / 1e9 for cell in found.cells], 3)
 
     def row(cell: Cell) -> list[str]:
         fitted = found.fitted_s(cell)
@@ -58,7 +66,7 @@ def latency_table(found: Findings, language: str) -> Html:
                 high=ms(1e3 * cell.third_quartile_s),
             ),
             *law,
-            significant(cell.row.bytes_read / cell.median_s / 1e9),
+            gigabytes(_read_rate(cell) / 1e9),
         ]
 
     heads = ("n", "batch", "used", "median", "quartiles", "fitted", "residual", "rate")
@@ -128,19 +136,24 @@ def held_out_table(found: Findings, language: str) -> Html:
     return table(heads, rows, language, word("table_held_out", language))
 
 
-def machine_table(report: SweepReport, language: str) -> Html:
+def machine_facts(report: SweepReport, language: str) -> Html:
     """What the file's head says of the machine; what the report tells in sentences is left out here."""
     rows = [(word(f"machine_{name}", language), report.machine[name]) for name in _MACHINE if name in report.machine]
     if report.roof_bytes_per_s is not None:
         rows.append((word("machine_roof", language), rate(report.roof_bytes_per_s)))
-    line = '<tr><th scope="row">{name}</th><td><bdi>{value}</bdi></td></tr>'
+    line = "<div><dt>{name}</dt><dd><bdi>{value}</bdi></dd></div>"
     lines = (fill(line, name=name, value=_cores(value, language)) for name, value in rows)
-    return fill('<table class="tbt-report-machine"><tbody>{lines}</tbody></table>', lines=join(lines))
+    return fill('<dl class="tbt-report-machine">{lines}</dl>', lines=join(lines))
+
+
+def _read_rate(cell: Cell) -> float:
+    """Bytes a second: what a step has to read at least, over its time."""
+    return cell.row.bytes_read / cell.median_s
 
 
 def ms_column(cells: Sequence[Cell]) -> Callable[[float], str]:
     """Writes milliseconds of these cells."""
-    return column([1e3 * cell.median_s for cell in cells])
+    return column([1e3 * cell.median_s for cell in cells], 3)
 
 
 def r_squared(fit: Fit) -> str:
@@ -148,37 +161,21 @@ def r_squared(fit: Fit) -> str:
     return f"{fit.r_squared:.4f}".replace("-", MINUS)
 
 
-def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], language: str, caption: str = "", n_texts: int = 0
-) -> Html:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], language: str, caption: str, n_texts: int = 0) -> Html:
     """A table of numbers, the first column included; the last `n_texts` columns hold words."""
     names = [word(f"head_{head}", language) for head in heads]
     kinds = [*["tbt-number"] * (len(heads) - n_texts), *["tbt-report-words"] * n_texts]
-    head = join(
-        fill('<th scope="col" class="{kind}">{name}</th>', kind=kind, name=name)
-        for kind, name in zip(kinds, names, strict=True)
-    )
-    lines = (
-        join(
-            [
-                Html("<tr>"),
-                *(
-                    fill('<td class="{kind}">{value}</td>', kind=kind, value=value)
-                    for kind, value in zip(kinds, row, strict=True)
-                ),
-                Html("</tr>"),
-            ]
-        )
-        for row in rows
-    )
-    said = fill("<caption>{text}</caption>", text=caption) if caption else Html("")
     return fill(
-        '<div class="tbt-scroll"><table class="tbt-report-table">{caption}<thead><tr>{head}</tr></thead>'
-        "<tbody>{lines}</tbody></table></div>",
-        caption=said,
-        head=head,
-        lines=join(lines),
+        _TABLE,
+        kind="tbt-report-narrow" if len(heads) <= MOST_NARROW else "tbt-report-full",
+        caption=caption,
+        head=_cells('<th scope="col" class="{kind}">{text}</th>', kinds, names),
+        lines=join(fill("<tr>{cells}</tr>", cells=_cells(_CELL, kinds, row)) for row in rows),
     )
+
+
+def _cells(template: str, kinds: Sequence[str], texts: Sequence[str]) -> Html:
+    return join(fill(template, kind=kind, text=text) for kind, text in zip(kinds, texts, strict=True))
 
 
 def _cores(value: str, language: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from core.lab.sweep.report import BatchLaw, Findings, SweepReport, is_tested
-from pages.shared.lab.report_tables import r_squared, word
+from pages.shared.lab.report_tables import ms_column, r_squared, word
 from pages.shared.lab.written import duration, rate, share, significant
 from pages.shared.numbers import count
 
@@ -75,7 +75,7 @@ def shown_sentences(report: SweepReport, found: Findings, language: str) -> Iter
         yield word("shows_position", language, position=position, weights=weights)
     ends = found.laws if len(found.laws) < 3 else (found.laws[0], found.laws[-1])
     for law in ends:
-        yield _growth(law, language)
+        yield _growth(law, ms_column(found.cells), language)
     if ends:
         yield from _intercept(report, found, ends[0], language)
     yield from _batching(found, language)
@@ -87,7 +87,7 @@ def shown_sentences(report: SweepReport, found: Findings, language: str) -> Iter
     yield from _predictions(found, language)
 
 
-def _growth(law: BatchLaw, language: str) -> str:
+def _growth(law: BatchLaw, ms: Callable[[float], str], language: str) -> str:
     first, last, slope = law.cells[0], law.cells[-1], law.fit.seconds_per_position(law.batch)
     if slope <= 0:
         return word("shows_flat", language, batch=count(law.batch), slope=duration(slope, 3))
@@ -95,8 +95,8 @@ def _growth(law: BatchLaw, language: str) -> str:
         "shows_rises",
         language,
         batch=count(law.batch),
-        first=duration(first.median_s),
-        last=duration(last.median_s),
+        first=f"{ms(1e3 * first.median_s)} ms",
+        last=f"{ms(1e3 * last.median_s)} ms",
         n_first=count(first.context),
         n_last=count(last.context),
         ratio=significant(last.median_s / first.median_s),
