@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.shared.html import fill
 from pages.shared.language import t
+from pages.shared.time.machine import roofs_here
 from pages.shared.waiting import smollm2_notice, still_loading
 
 PATH = (
@@ -44,8 +45,9 @@ with right.container(border=True, key="runs_here", gap="xsmall"):
     if still_loading():
         st.stop()
     # Only now: the models are there, and so is torch, which takes seconds to import.
-    from pages.shared.facts import model_table
+    from pages.shared.facts import bandwidth_line, model_table
     from pages.shared.resources import shelf
 
     smollm2_notice()
     st.html(model_table(shelf().loaded))
+    st.html(bandwidth_line(roofs_here()))

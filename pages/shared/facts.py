@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from core.estimate.weights import parameters
+from core.lab.roofs.record import Roofs
 from core.model.load import LanguageModel
 from core.model.products import available_cores
 from core.words import sentence
 from pages.shared.html import Html, fill, join
+from pages.shared.html_parts import note
 from pages.shared.language import language, t
 from pages.shared.numbers import count, scaled_bytes
 from pages.shared.units import units
@@ -47,6 +49,14 @@ def model_table(models: list[LanguageModel]) -> Html:
         '<div class="tbt-scroll" tabindex="0"><table class="tbt-facts"><tbody>{lines}</tbody></table></div>',
         lines=join(lines),
     )
+
+
+def bandwidth_line(roofs: Roofs | None) -> Html:
+    """How fast this machine was measured to read its memory, and when; where to measure it, if it never was."""
+    if roofs is None:
+        return note(t("home_bandwidth_none"))
+    date = roofs.measured_at.partition("T")[0]
+    return note(t("home_bandwidth", rate=f"{scaled_bytes(round(roofs.read_bytes_per_s), 'decimal')}/s", date=date))
 
 
 def _shape(model: LanguageModel) -> Html:

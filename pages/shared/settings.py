@@ -15,8 +15,8 @@ from core.estimate.custom import CUSTOM, Number
 from core.estimate.custom import NUMBERS as CUSTOM_NUMBERS
 from core.estimate.dtypes import DTYPES
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, shape_numbers
-from core.questions.registry import QUESTIONS as ALL_QUESTIONS
 from core.lab.sweep.plan import FILLS
+from core.questions.registry import QUESTIONS as ALL_QUESTIONS
 from core.words import LANGUAGES
 from pages.shared.language import browser_language, language
 from pages.shared.prompts import default_prompt

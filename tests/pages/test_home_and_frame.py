@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.estimate.weights import parameters
+from core.lab.roofs.kept import keep
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared.resources import shelf
 from tests.pages.screen import html, text
+from tests.roofs import roofs_here
 
 OpenPage = Callable[..., AppTest]
 
@@ -24,6 +27,17 @@ def test_home_says_what_runs_here(open_page: OpenPage, language: str) -> None:
         assert model.name in shown and f"{parameters(model.shape).total:,}" in shown
     assert session.query_params["lang"] in (language, [language])
     assert f"documentElement.lang = '{'zh-CN' if language == 'zh' else 'en'}'" in html(session)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_home_says_how_fast_memory_is_read(
+    open_page: OpenPage, language: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TBT_CACHE", str(tmp_path))
+    assert sentence("pages.home_bandwidth_none", language) in text(open_page(language, "0_home.py"))
+    assert keep(roofs_here())
+    said = sentence("pages.home_bandwidth", language, rate="20.0 GB/s", date=roofs_here().measured_at[:10])
+    assert said in text(open_page(language, "0_home.py"))
 
 
 def test_a_wrong_language_in_the_link_falls_back(open_page: OpenPage) -> None:

@@ -6,8 +6,8 @@ import os
 import platform
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 
+from core.lab.roofs.machine import processor_name
 from core.lab.sweep.plan import SweepPlan
 from core.lab.sweep.sweep import N_TIMED
 from core.lab.sweep.table import DATE
@@ -26,7 +26,7 @@ def head_of(model: LanguageModel, plan: SweepPlan) -> dict[str, str]:
         "device": str(model.device.torch_device),
         "caches": "filled by prefill" if plan.fill == "prefill" else "fast fill: random keys and values",
         "step": f"median of {N_TIMED} decode steps behind one that warms up",
-        "processor": _processor(),
+        "processor": processor_name(),
         "cores": f"{os.cpu_count()}, {available_cores()} used",
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -35,13 +35,3 @@ def head_of(model: LanguageModel, plan: SweepPlan) -> dict[str, str]:
         "units": "contexts in tokens, the new one included; bytes, FLOP and seconds of the whole batch",
     }
     return {name: " ".join(text.split()) for name, text in described.items()}
-
-
-def _processor(described: Path = Path("/proc/cpuinfo")) -> str:
-    """What the processor calls itself, as far as the system passes it on."""
-    try:
-        lines = described.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next((name for name in named if name), "") or platform.processor() or platform.machine()

@@ -94,14 +94,17 @@ def read_sweep(text: str, file: str) -> tuple[dict[str, str], list[SweepRow]]:
     head = dict(line.removeprefix("# ").split(": ", 1) for line in lines[1:n_head] if ": " in line)
     if n_head == len(lines):
         return head, []  # ended before its first row
-    names = next(csv.reader([lines[n_head]]))
-    if tuple(names) != COLUMNS:
+    try:
+        names = tuple(next(csv.reader([lines[n_head]])))
+    except csv.Error:  # a field longer than the library takes, say
+        names = ()
+    if names != COLUMNS:
         raise Refusal("sweep.not_a_sweep", file=file)
     rows = []
     for number, line in enumerate(lines[n_head + 1 :], n_head + 2):
         try:
             rows.append(_as_row(dict(zip(COLUMNS, next(csv.reader([line])), strict=True))))
-        except (ValueError, StopIteration):
+        except (ValueError, StopIteration, csv.Error):
             raise Refusal("sweep.row_broken", file=file, line=number) from None
     return head, rows
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-
 import streamlit as st
 
 from core.lab.sweep.plan import LEAST_CONTEXT, SweepRow
@@ -67,7 +65,7 @@ def read_file(name: str, content: bytes) -> Shown:
         if len(content) > MOST_FILE_MIB << 20:
             raise Refusal("lab.file_no_sweep", file=short)
         head, rows = read_sweep(content.decode("utf-8-sig"), short)
-    except (UnicodeDecodeError, csv.Error):
+    except UnicodeDecodeError:
         raise Refusal("lab.file_no_sweep", file=short) from None
     except Refusal as refusal:
         if refusal.key == "sweep.not_a_sweep":  # whose sentence is for a file that is to be written
