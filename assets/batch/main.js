@@ -1,5 +1,6 @@
 // Called by Streamlit with each run of the page: finds the view that stands there already and hands the news on.
 
+import { Home } from '../stage/home.js';
 import { wordsOf } from '../stage/words.js';
 import { View } from './view.js';
 
@@ -11,9 +12,10 @@ export async function show({ data, parentElement }) {
   const t = await wordsOf(data.language, import.meta.url);
   const view = views.get('batch') ?? new View(new URL('../../../api/batch', import.meta.url));
   views.set('batch', view);
-  if (view.root.parentElement !== parentElement) parentElement.append(view.root);
+  view.home ??= new Home(view.root);
+  view.home.enter(parentElement);
   view.take(data, t);
   return () => {
-    if (view.root.parentElement === parentElement) view.leave(); // else another element has taken it in
+    if (view.home.leave(parentElement)) view.leave();
   };
 }

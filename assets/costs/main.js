@@ -1,5 +1,6 @@
 // Called by Streamlit with what Python shows on an estimate page: dials, a chart, figures, the block of bytes.
 
+import { Home } from '../stage/home.js';
 import { wordsOf } from '../stage/words.js';
 import { Block } from './block.js';
 import { Cards } from './cards.js';
@@ -18,13 +19,14 @@ export async function show({ data, parentElement, setTriggerValue }) {
   feed?.take(data.feed);
   const part = shown.get(data.key) ?? new PARTS[data.kind](feed);
   shown.set(data.key, part);
-  if (part.root.parentElement !== parentElement) parentElement.replaceChildren(part.root);
+  part.home ??= new Home(part.root);
+  part.home.enter(parentElement);
   part.send = setTriggerValue;
   await part.take(data, t);
   return () => {
-    if (part.root.parentElement !== parentElement) return;
+    if (!part.home.leave(parentElement)) return;
     part.leave();
-    shown.delete(data.key);
+    if (shown.get(data.key) === part) shown.delete(data.key);
   };
 }
 

@@ -1,0 +1,61 @@
+"""Page 5 in a browser: a sweep fills its chart and is found again, the report comes home, nothing serious for axe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.words import LANGUAGES, sentence
+from tests.browser.test_axe import still
+from tests.browser.test_costs_axe import WIDTHS, serious
+from tests.browser.visitor import PATIENCE_MS, Visitor
+
+PLAN = "model=tiny&contexts=32,64,128,256&batches=1,2&repeats=6"
+LATENCY = ".st-key-lab_latency .tbt-chart[data-drawn]"
+
+
+def opened(visitor: Visitor, language: str) -> Visitor:
+    visitor.page.goto(f"{visitor.address}/lab?lang={language}&{PLAN}")
+    visitor.page.wait_for_selector(".st-key-lab_plan_part [data-testid=stBaseButton-primary]", timeout=PATIENCE_MS)
+    return visitor.at_rest()
+
+
+def swept(visitor: Visitor) -> Visitor:
+    """Runs the plan to its end."""
+    visitor.page.locator(".st-key-lab_plan_part [data-testid=stBaseButton-primary]").click()
+    visitor.page.wait_for_selector(".st-key-lab_report", timeout=2 * PATIENCE_MS)
+    visitor.page.wait_for_selector(".st-key-lab_running", state="detached", timeout=2 * PATIENCE_MS)
+    return visitor.at_rest()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_sweep_runs_is_drawn_and_found_again(visit: Any, language: str, tmp_path: Path) -> None:
+    visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US"), language))
+    visitor.page.wait_for_selector(LATENCY)
+    points = visitor.page.locator(f"{LATENCY} .point").count()
+    assert points >= 8 and visitor.page.locator(f"{LATENCY} .main-svg").count()
+    with visitor.page.expect_download() as coming:
+        visitor.page.locator(".st-key-lab_report button").click()
+    report = tmp_path / "report.html"
+    coming.value.save_as(report)
+    assert sentence("report.title", language) in report.read_text(encoding="utf-8")
+    visitor.page.reload()
+    visitor.page.wait_for_selector(LATENCY, timeout=PATIENCE_MS)
+    assert visitor.page.locator(f"{LATENCY} .point").count() == points
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(visit: Any, dark: bool) -> None:
+    language = LANGUAGES[dark]
+    visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), language))
+    visitor.page.wait_for_selector(LATENCY)
+    found: dict[int, list[str]] = {}
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        still(visitor.at_rest())
+        found[width] = serious(visitor)
+        if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found[width].append("the page is wider than the screen")
+    assert found == {width: [] for width in WIDTHS}
