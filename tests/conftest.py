@@ -19,6 +19,15 @@ os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests are shared out to processes: those with a server and a browser follow each other in one process, and
+    a file's tests stay together, since they share what is made for them once."""
+    together = {"browser", "load"}
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group("browser" if folder in together else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def smollm2_gguf() -> Path:
     """The GGUF file of the installed smollm2 package."""

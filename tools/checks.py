@@ -14,6 +14,8 @@ BEFORE_THE_TESTS = {
     "ruff format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
 }
+# Two at once: what drives a browser stays together in one of them, the others take the rest file by file.
+TESTS = ("pytest", "-n", "2", "--dist", "loadgroup")
 FAILED = 2
 
 
@@ -21,7 +23,7 @@ def check(python: Path, root: Path) -> int:
     """Runs everything, the tests last, and says what failed after their closing line."""
     browser = chromium.find_or_install(python)
     failed = [name for name, arguments in BEFORE_THE_TESTS.items() if _status(python, root, arguments)]
-    tests = ("pytest",) if browser else ("pytest", "-m", "not browser")
+    tests = TESTS if browser else (*TESTS, "-m", "not browser")
     status = _status(python, root, tests, {"TBT_CHROMIUM": browser})
 
     if failed:

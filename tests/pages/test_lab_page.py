@@ -324,7 +324,7 @@ GOOD = "16,1,0,100,100,0.5,7,6,5,,"
         (b"\xff\xfe\x00", "lab.file_no_sweep"),
         (b"a,b\n1,2\n", "lab.file_no_sweep"),
         (b"x" * (3 << 20), "lab.file_no_sweep"),
-        (file_with('"' + "1" * 200_000), "lab.file_no_sweep"),
+        (file_with('"' + "1" * 200_000), "sweep.row_broken"),
         (file_with(GOOD, "16,1"), "sweep.row_broken"),
         (file_with("9" * 400 + GOOD[2:]), "lab.file_absurd"),
         (file_with("0" + GOOD[2:]), "lab.file_absurd"),
