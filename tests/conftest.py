@@ -19,6 +19,7 @@ os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests are shared out to processes: those with a server and a browser follow each other in one process, and
     a file's tests stay together, since they share what is made for them once."""
