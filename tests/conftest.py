@@ -19,14 +19,11 @@ os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Where tests are shared out to processes: those with a server and a browser follow each other in one process, and
     a file's tests stay together, since they share what is made for them once."""
-    together = {"browser", "load"}
-    for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group("browser" if folder in together else str(item.path)))
+    needs_servers = item.path.parent.name in ("browser", "load")
+    item.add_marker(pytest.mark.xdist_group("servers" if needs_servers else item.path.stem))
 
 
 @pytest.fixture(scope="session")
