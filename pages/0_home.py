@@ -15,6 +15,7 @@ PATH = (
     ("3_memory_and_compute.py", "memory_and_compute", "stacked_line_chart"),
     ("4_where_the_time_goes.py", "where_the_time_goes", "roofing"),
     ("5_lab.py", "lab", "science"),
+    ("6_which_term_does_it_change.py", "which_term_does_it_change", "tune"),
     ("7_questions.py", "questions", "quiz"),
     ("8_planner.py", "planner", "table_chart"),
 )

@@ -23,6 +23,7 @@ PAGES = (
     ("3_memory_and_compute.py", "memory_and_compute", True),
     ("4_where_the_time_goes.py", "where_the_time_goes", True),
     ("5_lab.py", "lab", False),
+    ("6_which_term_does_it_change.py", "which_term_does_it_change", True),
     ("7_questions.py", "questions", True),
     ("8_planner.py", "planner", True),
 )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from core.model.load import LanguageModel, load_model, smollm2_file
 
@@ -19,11 +21,16 @@ os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Where tests are shared out to processes: those with a server and a browser follow each other in one process, and
-    a file's tests stay together, since they share what is made for them once."""
-    needs_servers = item.path.parent.name in ("browser", "load")
-    item.add_marker(pytest.mark.xdist_group("servers" if needs_servers else item.path.stem))
+class Sharing(LoadScopeScheduling):
+    """How tests are shared out to processes: those with a server and a browser follow each other in one of them, and a
+    file's tests stay together, since they share what is made for them once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "servers" if nodeid.startswith(("tests/browser/", "tests/load/")) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing:
+    return Sharing(config, log)
 
 
 @pytest.fixture(scope="session")

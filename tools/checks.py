@@ -15,7 +15,7 @@ BEFORE_THE_TESTS = {
     "mypy": ("mypy",),
 }
 # Two at once: what drives a browser stays together in one of them, the others take the rest file by file.
-TESTS = ("pytest", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+TESTS = ("pytest", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
 FAILED = 2
 
 

@@ -20,6 +20,12 @@ def default_prompt(model_name: str, language: str) -> str:
     return examples(model_name, language)[0]
 
 
+def repeating_prompt(model_name: str) -> str:
+    """A prompt whose answer repeats what is there already."""
+    known = _prompts()["repeating"]
+    return known.get(model_name, known["other"])[0]
+
+
 @cache
 def _prompts() -> dict[str, dict[str, list[str]]]:
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))

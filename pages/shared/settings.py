@@ -17,6 +17,7 @@ from core.estimate.dtypes import DTYPES
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, shape_numbers
 from core.lab.sweep.plan import FILLS
 from core.questions.registry import QUESTIONS as ALL_QUESTIONS
+from core.questions.technique_terms import can_be_asked
 from core.words import LANGUAGES
 from pages.shared.language import browser_language, language
 from pages.shared.prompts import default_prompt
@@ -43,6 +44,12 @@ SPEEDS = (1, 2, 4, 8, 16, 32)
 """Steps a second."""
 ANY_PAGE, HOME, PAGE_1, PLANNER, QUESTIONS = "", "home", "prefill_and_decode", "planner", "questions"
 LAB = "lab"
+TECHNIQUES = "which_term_does_it_change"
+EXPERIMENTS = (
+    *("sampling", "weights", "cache", "draft", "thought", "heads"),
+    *("surgery", "two", "batching", "experts", "chunks", "prefix"),
+)
+"""Techniques of page 6, each with its experiment, in the order of their row."""
 COST_PAGES = ("kv_cache", "memory_and_compute", "where_the_time_goes")
 PLANNER_RANKS = (1, 2, 4, 8)
 COMPARED, RANDOM, MOST_LAB_REPEATS = ("points", "heads", "dtypes"), "random", 50
@@ -72,7 +79,16 @@ def _first_prompt() -> str:
     return default_prompt(st.session_state.get("model") or _first_model(), language())
 
 
-FIRST_MODEL = "chapter-8b"
+def _first_terms_prompt() -> str:
+    return default_prompt(st.session_state.get("terms_live") or _first_model(), language())
+
+
+def terms_models() -> list[str]:
+    """Models of the catalogue for which every technique's terms can be reckoned."""
+    return [slug for slug in models() if can_be_asked(shape_named(slug))]
+
+
+FIRST_MODEL, FIRST_TERMS_MODEL = "chapter-8b", "llama-3.1-8b"
 _FIRST_MODELS = ("llama-3.1-8b", "qwen3-32b", "qwen3-30b-a3b")
 _FIRST_CARDS = ("rtx-4090", "a100-sxm-80gb", "h200-sxm")
 
@@ -140,6 +156,10 @@ SETTINGS = (
         Setting(LAB, name, f"lab_{name}", partial(int, first), whole(1, RANDOM_LIMITS[name]))
         for name, first in _RANDOM_FIRST.items()
     ),
+    Setting(TECHNIQUES, "technique", "technique", lambda: EXPERIMENTS[0], one_of(*EXPERIMENTS)),
+    Setting(TECHNIQUES, "model", "terms_model", lambda: FIRST_TERMS_MODEL, one_of(*terms_models())),
+    Setting(TECHNIQUES, "live", "terms_live", _first_model, _model),
+    Setting(TECHNIQUES, "prompt", "terms_prompt", _first_terms_prompt, str),
     Setting(QUESTIONS, "q", "question", lambda: next(iter(ALL_QUESTIONS)), one_of(*ALL_QUESTIONS)),
     Setting(PLANNER, "models", "plan_models", lambda: list(_FIRST_MODELS), several_of(models), with_commas),
     Setting(PLANNER, "accelerators", "plan_cards", lambda: list(_FIRST_CARDS), several_of(accelerators), with_commas),

@@ -49,6 +49,7 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pages/shared/tools": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/lab": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/time": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
+    "pages/shared/techniques": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/questions": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared": (("pages.shared", "core"), ("pages.shared.tools", "transformers")),
     "pages": (("pages", "core"), ("plotly", "transformers")),

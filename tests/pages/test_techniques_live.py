@@ -1,0 +1,163 @@
+"""Page 6's experiments on the tiny model: what is shown is what was measured, in both languages; all can be stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.words import LANGUAGES, sentence
+from pages.shared.numbers import count, percent, scaled_bytes
+from pages.shared.techniques.panels import LIVE
+from pages.shared.techniques.surgery import hurts_most
+from tests.pages.screen import arrive, html
+
+PAGE = "6_which_term_does_it_change.py"
+PROMPT = "What is the KV cache?"
+
+
+def opened(language: str, name: str) -> AppTest:
+    return arrive(PAGE, language, technique=name, live="tiny", prompt=PROMPT)
+
+
+def run(session: AppTest, name: str) -> Any:
+    """Presses the button and waits; returns what was measured."""
+    session.button(key=f"terms_{name}_start").click().run()
+    job = session.session_state[f"terms_{name}_job"]
+    assert job.is_over(300) and job.refusal is None
+    session.run()
+    assert not session.exception
+    return job.result()
+
+
+def said(session: AppTest) -> str:
+    """What a reader sees, charts and their tables included."""
+    given = [json.loads(part.proto.json) for part in session.get("bidi_component")]
+    bodies = [html(session), *(str(data["html"]) for data in given if "html" in data)]
+    return re.sub(
+        r"\s+", " ", unescape(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", "\n".join(bodies), flags=re.DOTALL))
+    )
+
+
+@pytest.mark.parametrize("name", list(LIVE))
+def test_each_experiment_runs_and_speaks_both_languages(name: str) -> None:
+    session = opened("en", name)
+    assert (
+        sentence("terms.not_run", "en") in said(session) and "tbt-takeaway" not in html(session).split("</style>")[-1]
+    )
+    run(session, name)
+    for language in LANGUAGES:
+        session.session_state["language"] = language
+        session.run()
+        assert not session.exception
+        assert len(re.findall('class="tbt-takeaway"', html(session))) == 1
+        assert sentence(f"terms.about_{name}", language) in said(session)
+        assert "{" not in said(session)
+
+
+@pytest.mark.parametrize("name", list(LIVE))
+def test_a_prediction_is_answered(name: str) -> None:
+    session = opened("en", name)
+    if name == "surgery":
+        run(session, name)  # only the experiment can say
+    (guess,) = [radio for radio in session.radio if str(radio.key).startswith("terms_guess")]
+    answers = []
+    for option in guess.options:
+        session.radio(key=guess.key).set_value(option).run()
+        assert not session.exception
+        answers.append("Right, " in said(session))
+    assert sum(answers) == 1
+
+
+def test_another_prompt_forgets_the_result() -> None:
+    session = opened("en", "two")
+    run(session, "two")
+    session.text_area(key="terms_prompt").set_value("Once upon a time").run()
+    assert sentence("terms.not_run", "en") in said(session) and 'tbt-takeaway"' not in html(session)
+
+
+def test_it_can_be_stopped() -> None:
+    session = opened("en", "thought")
+    session.button(key="terms_thought_start").click().run()
+    job = session.session_state["terms_thought_job"]
+    session.button(key="terms_thought_cancel").click().run()
+    assert job.is_over(60)
+    session.run()
+    assert sentence("terms.stopped", "en") in said(session)
+
+
+def test_what_cannot_be_asked_is_refused_in_a_sentence() -> None:
+    session = opened("en", "surgery")
+    session.text_area(key="terms_prompt").set_value("a" * 1500).run()
+    session.button(key="terms_surgery_start").click().run()
+    assert not session.exception and 'role="alert"' in html(session)
+
+
+def test_sampling_shows_equal_costs() -> None:
+    session = opened("en", "sampling")
+    result = run(session, "sampling")
+    assert result.costs_equal and result.flops.before == result.flops.after > 0
+    assert sentence("terms.takeaway_sampling", "en", **_values(result, session)) in said(session)
+
+
+def _values(result: Any, session: AppTest) -> dict[str, str]:
+    from pages.shared.resources import shelf
+    from pages.shared.techniques.compared import as_flops
+
+    best = result.first.candidates[0]
+    return {
+        "token": shelf().ask("tiny").result().tokenizer.token_label(best.token_id),
+        "before": percent(best.probability),
+        "after": percent(best.probability_kept),
+        "steps": "16",
+        "flops": as_flops(result.flops.after),
+        "read": scaled_bytes(int(result.bytes_read.after), "binary"),
+    }
+
+
+def test_quantised_bytes_are_the_formula() -> None:
+    session = opened("en", "weights")
+    result = run(session, "weights")
+    assert result.weight_bytes == result.weight_bytes_formula
+    shown = said(session)
+    for n_bytes in result.weight_bytes:
+        assert scaled_bytes(n_bytes, "binary") in shown
+    assert percent(result.compared.quality.agreement) in shown and sentence("terms.knows_text", "en") in shown
+
+
+def test_heads_fall_in_proportion() -> None:
+    session = opened("en", "heads")
+    result = run(session, "heads")
+    heads = result.n_kv_heads
+    assert result.compared.kv_bytes.ratio == heads.after / heads.before == result.kv_bytes_formula.ratio
+
+
+def test_the_accepted_tokens_are_the_ones_marked() -> None:
+    session = opened("en", "draft")
+    result = run(session, "draft")
+    accepted = sum(min(done.n_accepted, len(done.token_ids)) for done in result.passes)
+    assert html(session).count('<span class="tbt-terms-accepted"><small>✓') == accepted
+    refused = sum(done.is_corrected for done in result.passes)
+    assert html(session).count('<span class="tbt-terms-refused"><small>✗') == refused
+    assert f"{count(len(result.passes))} passes for {count(len(result.token_ids))} tokens" in said(session)
+
+
+def test_a_repeating_prompt_is_drafted_from() -> None:
+    session = opened("en", "draft")
+    session.button(key="terms_repeating").click().run()
+    result = run(session, "draft")
+    assert result.is_same_text and result.alpha > 0.5 and result.tokens_per_pass > 2
+
+
+def test_what_surgery_finds_decides_about_the_guess() -> None:
+    session = opened("en", "surgery")
+    session.radio(key="terms_guess_surgery").set_value(session.radio(key="terms_guess_surgery").options[0]).run()
+    assert sentence("terms.guess_kept", "en") in said(session)
+    result = run(session, "surgery")
+    right = session.radio(key="terms_guess_surgery").options[hurts_most(result)]
+    verdict = "guess_right" if hurts_most(result) == 0 else "guess_wrong"
+    assert sentence(f"tools.{verdict}", "en", answer=right) in said(session)
