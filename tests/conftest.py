@@ -21,12 +21,27 @@ os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The later half of the browser's tests comes last of all: the process that is through with the rest takes it."""
+    items.sort(key=lambda item: _scope(item.nodeid) == "servers, later")
+
+
+def _scope(nodeid: str) -> str:
+    """What stays together: a file's tests, which share what is made for them once, and those with a server and a
+    browser, in two halves."""
+    file = nodeid.partition("::")[0]
+    if file.startswith("tests/load/"):
+        return "servers"
+    if file.startswith("tests/browser/"):
+        return "servers" if file < "tests/browser/test_l" else "servers, later"
+    return file
+
+
 class Sharing(LoadScopeScheduling):
-    """How tests are shared out to processes: those with a server and a browser follow each other in one of them, and a
-    file's tests stay together, since they share what is made for them once."""
+    """How tests are shared out to processes."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "servers" if nodeid.startswith(("tests/browser/", "tests/load/")) else nodeid.partition("::")[0]
+        return _scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing:

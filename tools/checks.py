@@ -14,7 +14,7 @@ BEFORE_THE_TESTS = {
     "ruff format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
 }
-# Two at once: what drives a browser stays together in one of them, the others take the rest file by file.
+# Two at once; tests/conftest.py says what stays together.
 TESTS = ("pytest", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
 FAILED = 2
 
