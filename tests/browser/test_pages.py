@@ -116,9 +116,9 @@ def test_no_fact_is_hidden_on_a_narrow_screen(visit: Any, locale: str) -> None:
     page = visit(locale=locale, width=390, height=844).open("/").page
     page.wait_for_function(
         """() => {
-          const box = document.querySelector('.tbt-scroll:has(.tbt-facts)').getBoundingClientRect();
+          const box = document.querySelector('.tbt-scroll:has(.tbt-facts)')?.getBoundingClientRect();
           const rows = [...document.querySelectorAll('.tbt-facts tr')].map((row) => row.getBoundingClientRect());
-          return rows.length >= 7 && rows.every((row) => box.top - 1 <= row.top && row.bottom <= box.bottom + 1);
+          return box && rows.length >= 7 && rows.every((row) => box.top - 1 <= row.top && row.bottom <= box.bottom + 1);
         }"""
     )
 
