@@ -37,6 +37,12 @@ def _scope(nodeid: str) -> str:
     return file
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Beside a browser, whose tests see how long things take, the others' process steps back."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not _scope(item.nodeid).startswith("servers") and not os.nice(0):
+        os.nice(10)
+
+
 class Sharing(LoadScopeScheduling):
     """How tests are shared out to processes."""
 

@@ -242,7 +242,8 @@ export class Stage {
   carryOn() {
     if (!this.playing || this.player.streams || this.asked || this.timeline.at < this.timeline.total - 1) return;
     if (!this.header.can.decode) {
-      if (!this.timeline.moves) this.stopPlaying({ quietly: true });
+      // A step that outlived its broken stream is still under way: it is looked at again, and then playing goes on.
+      if (!this.timeline.moves && !this.header.busy) this.stopPlaying({ quietly: true });
       return;
     }
     this.stream({ speed: this.speed });
