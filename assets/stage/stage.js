@@ -226,6 +226,7 @@ export class Stage {
   /** Plays what there is from the moment shown, then what the engine makes; a finished run from its beginning. */
   play() {
     this.playing = true;
+    this.streamedTo = -1;
     const { timeline } = this;
     const isAtEnd = timeline.at === timeline.total;
     if (isAtEnd && !this.header.can.decode) timeline.lookAt(0);
@@ -255,9 +256,13 @@ export class Stage {
     this.wish();
   }
 
-  /** A stream has come to its end: the page says what can be done now. */
+  /**
+   * A stream has come to its end: the page says what can be done now. What ended it may be no more than an event that was
+   * sent twice, so playing goes on if it can; not a second time without a step.
+   */
   streamed() {
-    this.playing = false;
+    this.playing &&= this.record.steps.length > this.streamedTo;
+    this.streamedTo = this.record.steps.length;
     this.ask('look', { force: true });
   }
 
