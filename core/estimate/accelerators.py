@@ -49,15 +49,15 @@ class Accelerator:
     memory_bytes: int
     bandwidth_bytes_per_s: int
     dense_flops: tuple[tuple[str, float], ...]
-    achieved_flops: tuple[tuple[str, float], ...]
-    l2_bytes: int | None
-    sram_bytes: int | None
-    registers_bytes: int | None
-    infinity_cache_bytes: int | None
-    memory_note: Remark | None
-    often_miscopied: Remark | None
-    disputed: Remark | None
-    sources: tuple[Source, ...]
+    achieved_flops: tuple[tuple[str, float], ...] = ()
+    l2_bytes: int | None = None
+    sram_bytes: int | None = None
+    registers_bytes: int | None = None
+    infinity_cache_bytes: int | None = None
+    memory_note: Remark | None = None
+    often_miscopied: Remark | None = None
+    disputed: Remark | None = None
+    sources: tuple[Source, ...] = ()
 
 
 @lru_cache(maxsize=1)

@@ -48,15 +48,6 @@ def custom_accelerator(numbers: Mapping[str, float]) -> Accelerator:
         memory_bytes=int(base["card_memory"]),
         bandwidth_bytes_per_s=int(base["card_bandwidth"]),
         dense_flops=(*peaks, ("fp16", base["card_bf16"])),
-        achieved_flops=(),
-        l2_bytes=None,
-        sram_bytes=None,
-        registers_bytes=None,
-        infinity_cache_bytes=None,
-        memory_note=None,
-        often_miscopied=None,
-        disputed=None,
-        sources=(),
     )
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Literal, NamedTuple
-from weakref import WeakMethod
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from core.engine.exclusive import Measurement, Point
 from core.engine.prefix import chunk_for
 from core.estimate.flops import head_flops, layers_flops
 from core.estimate.kv import kv_bytes
+from core.lab.until_ended import until_ended
 from core.model.device import Device, Stopwatch
 from core.model.kv_cache import BLOCK_TOKENS, KVCache
 from core.model.load import LanguageModel
@@ -177,16 +177,12 @@ class Race:
         model, n = self._model, self._n_prompt + self.n_planned
         held = kv_bytes(model.shape, n_tokens=n, dtypes=model.kv_dtypes, page_tokens=BLOCK_TOKENS)
         measurement = Measurement("race", self.points(), n_bytes=2 * int(held))
-        cancel = WeakMethod(measurement.cancel)  # no circle: caches should go with whoever holds the measurement
 
-        def heard(_: int, point: Point) -> None:
+        def heard(point: Point) -> None:
             self._n_disturbed += bool(point.disturbed)
-            if self.has_ended and (end := cancel()) is not None:
-                end()  # no further point
             on_point(self.result)
 
-        measurement.on_point = heard
-        return measurement
+        return until_ended(measurement, lambda: self.has_ended, heard)
 
     def points(self) -> list[Callable[[], None]]:
         """Every pass of both lanes in turn."""

@@ -187,15 +187,6 @@ def device(*, memory: float = 0, bandwidth: float = 1, bf16: float = 1) -> Accel
         memory_bytes=int(memory),
         bandwidth_bytes_per_s=int(bandwidth),
         dense_flops=(("bf16", bf16),),
-        achieved_flops=(),
-        l2_bytes=None,
-        sram_bytes=None,
-        registers_bytes=None,
-        infinity_cache_bytes=None,
-        memory_note=None,
-        often_miscopied=None,
-        disputed=None,
-        sources=(),
     )
 
 

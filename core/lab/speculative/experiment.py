@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from typing import Literal
-from weakref import WeakMethod
 
 from core.engine.exclusive import Measurement, Point
 from core.estimate.flops import decode_flops, head_flops, layers_flops
@@ -25,6 +24,7 @@ from core.lab.lane import Lane, cache_bytes, logits_behind
 from core.lab.speculative.decoding import SpeculativeDecoder, Standing
 from core.lab.speculative.drafting import Drafter, FirstLayers, PromptLookup
 from core.lab.speculative.records import PassTime, PlainStep, SpeculativePass, SpeculativeResult
+from core.lab.until_ended import until_ended
 from core.model.device import Stopwatch
 from core.model.load import LanguageModel
 from core.model.sampling import SamplingConfig, choose
@@ -104,16 +104,12 @@ class Speculation:
         model, n = self._model, self._n_prompt + self.n_planned + self._gamma
         held = 2 * cache_bytes(model, n) + cache_bytes(model, n) * self._draft_layers // model.config.n_layers
         measurement = Measurement("speculative", self.points(), n_bytes=held)
-        cancel = WeakMethod(measurement.cancel)  # no circle: caches should go with whoever holds the measurement
 
-        def heard(_: int, point: Point) -> None:
+        def heard(point: Point) -> None:
             self._n_disturbed += bool(point.disturbed)
-            if self.has_ended and (end := cancel()) is not None:
-                end()  # no further point
             on_point(self.result)
 
-        measurement.on_point = heard
-        return measurement
+        return until_ended(measurement, lambda: self.has_ended, heard)
 
     def points(self) -> list[Callable[[], None]]:
         """The prompt into the caches, the timed passes, and as many passes as there can be: one token each."""
