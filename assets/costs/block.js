@@ -1,6 +1,7 @@
 // The bytes as areas, to one scale: the weights once, and a block of keys and values for every sequence.
 
 import { el, refill, svg } from '../stage/dom.js';
+import { NUMBER } from './feed.js';
 import { scaledBytes } from '../stage/numbers.js';
 
 const MOST_BLOCKS = 256;
@@ -27,7 +28,7 @@ export class Block {
   constructor(feed) {
     this.feed = feed;
     this.root = el('figure', { class: 'tbt-block' });
-    this.ends = [feed.listen('estimate', (estimate) => this.draw({ estimate }))];
+    this.ends = [feed.listen('estimate', (estimate) => this.draw({ estimate }), () => NUMBER)];
   }
 
   /** `latent`: a position leaves one latent, not keys and values. */

@@ -1,7 +1,7 @@
 // Figures that follow the dials: name, value, formula with the values in it. A figure opens when it is clicked.
 
 import { el, refill } from '../stage/dom.js';
-import { FORMULAS } from './feed.js';
+import { FORMULA, FORMULAS, NUMBER } from './feed.js';
 import { count, scaled, scaledBytes, milliseconds, percent } from '../stage/numbers.js';
 
 /** A figure of the estimate by its dotted name: "decode.flops_exact". */
@@ -23,14 +23,14 @@ export class Cards {
   constructor(feed) {
     this.feed = feed;
     this.root = el('div', { class: 'tbt-cards' });
-    this.ends = [feed.listen(FORMULAS, ({ formulas }) => this.draw({ formulas }))];
+    this.ends = [feed.listen(FORMULAS, ({ formulas }) => this.draw({ formulas }), () => FORMULA)];
   }
 
   /** cards: [{figure, unit, kind}]; estimate, formulas: as the routes answer, `route` being the one with the figures. */
   take({ cards, estimate, formulas, units, route }, t) {
     if (route !== this.route) {
       this.follows?.();
-      this.follows = this.feed.listen(route, (news) => this.draw({ estimate: news }));
+      this.follows = this.feed.listen(route, (news) => this.draw({ estimate: news }), () => NUMBER);
       this.route = route;
     }
     Object.assign(this, { cards, units, t });

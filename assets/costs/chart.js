@@ -2,11 +2,14 @@
 
 import { el, refill } from '../stage/dom.js';
 import { paletteOf } from './colours.js';
+import { SEEN, UNSEEN } from './feed.js';
 
 let loading = null;
 // Charts whose figure has changed: the first is drawn at once, the others one a frame, so that no frame is long.
 const waiting = new Set();
 let framing = false;
+/** How far outside of what scrolls a chart already counts as seen: what is scrolled to is there. */
+const NEAR = '200px';
 
 /** plotly.js, from the app itself; only a page with a chart asks for it. */
 function plotly(address) {
@@ -62,25 +65,36 @@ export class Chart {
     this.tools = el('div', { class: 'tbt-chart-tools' });
     this.root = el('div', { class: 'tbt-chart' }, this.tools, this.plot);
     this.scales = {};
+    this.isSeen = true; // until the browser says that it is not
   }
 
   /** figure: {data, layout}, colours as CSS variables; `curve`: the live route that changes it. */
   async take(data, t) {
     Object.assign(this, { given: data, t, figure: data.figure });
     this.end?.();
-    this.end = data.curve && this.feed ? this.feed.listen(`curves/${data.curve}`, (news) => this.follow(news)) : null;
+    this.route = data.curve && this.feed ? `curves/${data.curve}` : null;
+    this.end = this.route && this.feed.listen(this.route, (news) => this.follow(news), () => (this.isSeen ? SEEN : UNSEEN));
     this.plotly = await plotly(data.plotly);
     this.coloured = paletteOf(this.root);
     this.drawTools();
     await this.draw();
     this.observer ??= new ResizeObserver(() => this.plotly.Plots.resize(this.plot));
     this.observer.observe(this.root);
+    this.view ??= new IntersectionObserver((found) => this.see(found.at(-1).isIntersecting), { scrollMargin: NEAR });
+    this.view.observe(this.root);
+  }
+
+  /** Whether it is in view; what it has missed meanwhile is asked for. */
+  see(isSeen) {
+    this.isSeen = isSeen;
+    if (isSeen && this.route) this.feed.catchUp(this.route);
   }
 
   leave() {
     this.end?.();
     waiting.delete(this);
     this.observer?.disconnect();
+    this.view?.disconnect();
     if (this.plotly) this.plotly.purge(this.plot);
   }
 

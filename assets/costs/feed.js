@@ -2,8 +2,11 @@
 //
 // While a dial is dragged, every part that listens to a route gets an answer as often as the server gives one: one
 // request a route is under way, and when it is answered the newest words are asked next. Words in between are skipped.
+// Nothing is asked for what cannot be seen: it is asked when it comes into view.
 
 export const FORMULAS = 'curves/formulas';
+/** What is asked first: numbers, then charts in view, then formulas; what is unseen waits until it comes into view. */
+export const [UNSEEN, FORMULA, SEEN, NUMBER] = [0, 1, 2, 3];
 const feeds = new Map();
 const API = new URL('../../../api/', import.meta.url);
 
@@ -19,7 +22,8 @@ class Feed {
     this.common = {};
     this.stamp = 0; // counts the changes; `changed` holds for each word the stamp of its last one
     this.changed = new Map();
-    this.listeners = new Map(); // route → functions
+    this.listeners = new Map(); // route → function → how urgent it is now
+    this.behind = new Set(); // routes that were not asked after the last change
     this.underWay = new Set();
     this.stale = new Set();
     this.refusals = new Set(); // called with the sentence when the server refuses, with '' when it answers again
@@ -39,19 +43,26 @@ class Feed {
     this.stamp += 1;
     for (const name of Object.keys(words)) this.changed.set(name, this.stamp);
     Object.assign(this.words, words);
-    // Formulas come last: numbers and charts are what the eye follows.
-    const routes = [...this.listeners.keys()].filter((route) => route !== FORMULAS);
-    for (const route of [...routes, ...(this.listeners.has(FORMULAS) ? [FORMULAS] : [])]) this.ask(route);
+    const urgencies = [...this.listeners].map(([route, each]) => [route, Math.max(...[...each.values()].map((now) => now()))]);
+    for (const [route, urgency] of urgencies.sort(([, one], [, other]) => other - one)) {
+      if (urgency > UNSEEN) this.ask(route);
+      else this.behind.add(route);
+    }
+  }
+
+  /** Asks a route that was left out while nobody could see what it is for. */
+  catchUp(route) {
+    if (this.behind.has(route)) this.ask(route);
   }
 
   tell(refusal) {
     for (const hear of this.refusals) hear(refusal);
   }
 
-  /** Calls back with each answer of a route; returns what ends that. */
-  listen(route, then) {
-    if (!this.listeners.has(route)) this.listeners.set(route, new Set());
-    this.listeners.get(route).add(then);
+  /** Calls back with each answer of a route, which is asked as urgently as `urgency` says then; returns what ends that. */
+  listen(route, then, urgency) {
+    if (!this.listeners.has(route)) this.listeners.set(route, new Map());
+    this.listeners.get(route).set(then, urgency);
     return () => {
       this.listeners.get(route)?.delete(then);
       if (!this.listeners.get(route)?.size) this.listeners.delete(route);
@@ -64,6 +75,7 @@ class Feed {
       return;
     }
     this.underWay.add(route);
+    this.behind.delete(route);
     try {
       do {
         this.stale.delete(route);
@@ -85,6 +97,6 @@ class Feed {
     } catch {
       return; // the server is away for a moment: the next change asks again
     }
-    for (const then of this.listeners.get(route) ?? []) then(answer);
+    for (const then of this.listeners.get(route)?.keys() ?? []) then(answer);
   }
 }
