@@ -17,6 +17,7 @@ from streamlit import config
 
 from pages.shared.logs import set_up_logging, task_failed
 from pages.shared.memory import hand_back
+from pages.shared.questions.kept import progress_keeper
 from pages.shared.resources import keeper, shelf, stop_engine, sweep_engine
 from pages.shared.routes import api_routes
 from pages.shared.trouble import apologise
@@ -53,6 +54,7 @@ async def keep_house(wait_until_loaded: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(COLLECTION_SECONDS)
         keeper().sweep()
+        progress_keeper().sweep()
         sweep_engine()
         gc.collect()
         await asyncio.to_thread(hand_back)

@@ -9,6 +9,7 @@ import streamlit as st
 from pages.shared.link import fill_in_defaults, write_link
 from pages.shared.questions.overview import overview
 from pages.shared.questions.show import show_question, show_summary
+from pages.shared.questions.tab import keep_progress
 from pages.shared.settings import QUESTIONS
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -26,6 +27,7 @@ def questions() -> None:
         with place:  # drawn last: it counts what has just been answered
             overview()
             show_summary()
+    keep_progress()
     write_link(QUESTIONS)
 
 

@@ -7,6 +7,7 @@ theirs again; a duplicated tab, whose first is still there, gets a copy under a 
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ MOST_LEFT = 128
 GRACE_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
+
+
+def new_key() -> str:
+    """A name that nobody can guess."""
+    return secrets.token_urlsafe(16)
 
 
 @dataclass

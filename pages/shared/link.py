@@ -49,9 +49,14 @@ def first_run_ends() -> None:
     st.session_state[_FIRST_RUN] = False
 
 
+def link_gave(key: str) -> bool:
+    """Whether the link that this session began with says what st.session_state keeps under `key`."""
+    return key in st.session_state.get(_GIVEN, {})
+
+
 def link(page: str = PAGE_1) -> dict[str, str]:
     """What the address of a page should say: its settings that are not the default."""
-    shown = (setting for setting in SETTINGS if setting.page in (ANY_PAGE, page))
+    shown = (setting for setting in SETTINGS if setting.page in (ANY_PAGE, page) and setting.counts({}))
     words = {
         setting.name: setting.write(setting.value)
         for setting in shown
@@ -106,10 +111,11 @@ def _settings_of(page: str) -> tuple[Setting, ...]:
 
 def _understood(settings: Iterable[Setting], words: Mapping[str, str]) -> dict[str, Any]:
     """Values by their keys in st.session_state, of those words that make sense."""
-    values = {}
+    values: dict[str, Any] = {}
     for setting in settings:
-        with suppress(ValueError, KeyError):
-            values[setting.key] = setting.read(words[setting.name])
+        if setting.counts(values):
+            with suppress(ValueError, KeyError):
+                values[setting.key] = setting.read(words[setting.name])
     return values
 
 

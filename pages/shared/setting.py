@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from re import fullmatch
@@ -19,6 +19,8 @@ class Setting:
 
     `read` takes the address's word for it and raises ValueError for anything but a sensible value; `write` is its
     reverse. Only the language is written even when it is the default: for another reader the default is another.
+    `only_with` is another setting and its value: with any other value there, this one is not what the page shows, and
+    stays out of the address.
     """
 
     page: str
@@ -28,11 +30,19 @@ class Setting:
     read: Callable[[str], Any]
     write: Callable[[Any], str] = str
     always: bool = False
+    only_with: tuple[Setting, Any] | None = None
 
     @property
     def value(self) -> Any:
         """What it is now."""
         return st.session_state[self.key] if self.key in st.session_state else self.default()
+
+    def counts(self, given: Mapping[str, Any]) -> bool:
+        """Whether the page shows it, with what is `given`, by key, above what the session holds."""
+        if self.only_with is None:
+            return True
+        other, wanted = self.only_with
+        return bool(given.get(other.key, other.value) == wanted)
 
 
 def one_of(*choices: Any) -> Callable[[str], Any]:

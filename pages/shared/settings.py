@@ -16,11 +16,11 @@ from core.estimate.custom import NUMBERS as CUSTOM_NUMBERS
 from core.estimate.dtypes import DTYPES
 from core.estimate.query import LEAST_FRACTION, MOST_BATCH, MOST_CONTEXT, NO_CARD, SHAPE, shape_numbers
 from core.lab.sweep.plan import FILLS
-from core.questions.registry import QUESTIONS as ALL_QUESTIONS
 from core.questions.technique_terms import can_be_asked
 from core.words import LANGUAGES
 from pages.shared.language import browser_language, language
 from pages.shared.prompts import default_prompt
+from pages.shared.question_settings import question_settings
 from pages.shared.resources import shelf
 from pages.shared.setting import (
     Setting,
@@ -37,6 +37,7 @@ from pages.shared.setting import (
     with_commas,
 )
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL
+from pages.shared.technique_settings import technique_settings
 from pages.shared.units import UNITS
 
 MOST_NEW, MOST_TOP_K, MOST_TEMPERATURE, LARGEST_SEED = 1024, 1_000_000, 5.0, 2**31 - 1
@@ -160,7 +161,8 @@ SETTINGS = (
     Setting(TECHNIQUES, "model", "terms_model", lambda: FIRST_TERMS_MODEL, one_of(*terms_models())),
     Setting(TECHNIQUES, "live", "terms_live", _first_model, _model),
     Setting(TECHNIQUES, "prompt", "terms_prompt", _first_terms_prompt, str),
-    Setting(QUESTIONS, "q", "question", lambda: next(iter(ALL_QUESTIONS)), one_of(*ALL_QUESTIONS)),
+    *technique_settings(TECHNIQUES, MOST_TOP_K),
+    *question_settings(QUESTIONS),
     Setting(PLANNER, "models", "plan_models", lambda: list(_FIRST_MODELS), several_of(models), with_commas),
     Setting(PLANNER, "accelerators", "plan_cards", lambda: list(_FIRST_CARDS), several_of(accelerators), with_commas),
     Setting(PLANNER, "batch", "plan_batch", lambda: 1, whole(1, MOST_BATCH)),

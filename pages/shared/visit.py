@@ -7,7 +7,6 @@ the run is rebuilt by a prefill.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -24,15 +23,11 @@ from core.engine.trace import AttentionRow, StepEvent, Trace
 from core.model.text.chat_template import Message
 from core.refusal import Refusal
 from pages.shared.changes import Change, Shown, shown
+from pages.shared.keep import new_key
 from pages.shared.started import Slot, Started, n_shared, telling_head
 
 Answer = TypeVar("Answer")
 NO_LIMITS = Limits()
-
-
-def new_key() -> str:
-    """A name that nobody can guess."""
-    return secrets.token_urlsafe(16)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -12,10 +13,12 @@ from tests.browser.test_costs_axe import WIDTHS, serious
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
 QUESTIONS = "/questions"
+SHOWN = (".st-key-questions_list", ".st-key-questions_open")
 
 
-def opened(visitor: Visitor, language: str, question: str) -> Visitor:
-    visitor.page.goto(f"{visitor.address}{QUESTIONS}?lang={language}&q={question}")
+def opened(visitor: Visitor, language: str, question: str, **dials: str) -> Visitor:
+    words = urlencode({"lang": language, "q": question, **dials})
+    visitor.page.goto(f"{visitor.address}{QUESTIONS}?{words}")
     visitor.page.wait_for_selector(f".st-key-questions_commit_{question} button", timeout=PATIENCE_MS)
     return visitor.at_rest()
 
@@ -43,12 +46,19 @@ def test_a_reckoned_question_is_answered_and_kept(visit: Any, language: str) -> 
     assert visitor.at_rest().page.get_by_text(done).count() == 1
 
 
-def test_a_live_question_runs_the_model(visit: Any) -> None:
-    visitor = opened(visit(), "en", "queries")
+def test_a_live_question_runs_the_model_and_a_refresh_keeps_it(visit: Any) -> None:
+    visitor = opened(visit(), "en", "queries", n_new="4")
     visitor.page.locator(".st-key-questions_said_queries [role=radiogroup] label").first.click()
     commit(visitor, "queries").page.locator(".st-key-questions_run_queries button").click()
     done = sentence("questions.progress", "en", done="1", total="25")
     visitor.page.get_by_text(done).wait_for(timeout=2 * PATIENCE_MS)
+    shown = [visitor.at_rest().page.locator(place).inner_text() for place in SHOWN]
+    beside = opened(visit(beside=visitor), "en", "constant")  # another tab: a visitor of its own
+    visitor.page.reload()
+    visitor.page.get_by_text(done).wait_for(timeout=PATIENCE_MS)
+    assert [visitor.at_rest().page.locator(place).inner_text() for place in SHOWN] == shown
+    assert "n_new=4" in visitor.page.url and visitor.page.get_by_test_id("stDownloadButton").count() == 1
+    assert beside.page.get_by_text(sentence("questions.progress", "en", done="0", total="25")).count() == 1
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

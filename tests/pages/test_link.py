@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.estimate.custom import NUMBERS as NUMBERS_OF_A_CARD
 from core.estimate.query import SHAPE
+from core.questions.registry import QUESTIONS
 from core.words import LANGUAGES
 from pages.shared.link import LONGEST_IN_LINK
 from pages.shared.prompts import default_prompt
@@ -92,6 +93,21 @@ WORDS = {
         "model": ("qwen3-8b", "qwen3-8b"),
         "live": ("tiny", "tiny"),
         "prompt": ("a & b", "a & b"),
+        "temp": ("0.7", 0.7),
+        "topk": ("40", 40),
+        "topp": ("0.5", 0.5),
+        "scheme": ("int4_64", "int4_64"),
+        "bits": ("4", 4),
+        "by_channel": ("1", True),
+        "window": ("1", True),
+        "drafter": ("layers", "layers"),
+        "gamma": ("8", 8),
+        "draft_layers": ("2", 2),
+        "sampled": ("1", True),
+        "card": ("l4", "l4"),
+        "thought": ("64000", 64_000),
+        "kv_heads": ("1", 1),
+        "back": ("15", 15),
     },
     "questions": {"q": ("constant", "constant")},
     "planner": PLANNER_WORDS,
@@ -120,6 +136,19 @@ NONSENSE = {
     **{name: ["-1", "1e3", "", "nan", "10000001", "１"] for name in NUMBERS_OF_A_CARD},
     "technique": ["", "none", "draft,cache"],
     "live": ["gpt-5", "../x", ""],
+    "scheme": ["int4", "INT8", "", "int4_48"],
+    "bits": ["2", "16", "8.0", ""],
+    "by_channel": ["2", "on"],
+    "window": ["32", ""],
+    "drafter": ["none", "lookup,layers"],
+    "gamma": ["0", "9", "-1", "4.0"],
+    "draft_layers": ["0", "-1", "1001", "all"],
+    "sampled": ["2", "greedy"],
+    "thought": ["1", "8,000", "256000", ""],
+    "kv_heads": ["0", "1001", "1.5"],
+    "back": ["0", "16", "-8"],
+    **{name: ["abacus", "H100", "", "gpt-5"] for name in ("card", "other_card", "other")},
+    **{name: [*NUMBERS, "7"] for name in ("n", "n_new", "ranks", "alpha_percent")},
     "q": ["", "Q1", "slower,flash"],
     "models": ["gpt-5", "qwen3-8b,qwen3-8b", ","],
     "accelerators": ["abacus", "l4,", "l4,l4"],
@@ -131,7 +160,10 @@ NONSENSE = {
     "fill": ["slow", ""],
     "memory_fraction": ["0", "1.1", "nan", ""],
 }
-CASES = [(setting, word) for setting in SETTINGS for word in NONSENSE.get(setting.name, [])]
+DIALS = [setting for setting in SETTINGS if setting.only_with is not None]
+"""Of page 7's questions: the same name means another dial where another question is open."""
+OTHERS = [setting for setting in SETTINGS if setting.only_with is None]
+CASES = [(setting, word) for setting in OTHERS for word in NONSENSE.get(setting.name, [])]
 
 
 def address(session: AppTest) -> dict[str, str]:
@@ -139,10 +171,12 @@ def address(session: AppTest) -> dict[str, str]:
 
 
 def test_the_cases_are_complete() -> None:
-    found = [(setting.page, setting.name) for setting in SETTINGS]
+    found = [(setting.page, setting.name) for setting in OTHERS]
     assert sorted(found) == sorted((page, name) for page, words in WORDS.items() for name in words)
     texts = {"system", "prompt"}  # any text is a prompt
-    assert set(NONSENSE) == {name for _, name in found} - texts
+    assert set(NONSENSE) == {setting.name for setting in SETTINGS} - texts
+    keys = [setting.key for setting in SETTINGS if setting.page == "questions"]
+    assert len(set(keys)) == len(keys) == 1 + sum(len(question.dials) for question in QUESTIONS.values())
 
 
 def test_every_setting_goes_into_the_link_and_comes_out_of_it() -> None:
@@ -157,11 +191,11 @@ def test_every_setting_goes_into_the_link_and_comes_out_of_it() -> None:
     assert session.selectbox(key="model").value == "tiny" and not session.toggle(key="use_cache").value
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: f"{setting.page}-{setting.name}")
+@pytest.mark.parametrize("setting", OTHERS, ids=lambda setting: f"{setting.page}-{setting.name}")
 def test_a_setting_reads_what_it_writes(setting: Setting) -> None:
     word, value = WORDS[setting.page][setting.name]
     assert setting.read(word) == value and setting.write(value) == word
-    for written in {"temp": (0.1 + 0.2, 1e-05, 5.0), "topp": (0.0, 1.0, 1 / 3)}.get(setting.name, ()):
+    for written in {"temperature": (0.1 + 0.2, 1e-05, 5.0), "top_p": (0.0, 1.0, 1 / 3)}.get(setting.key, ()):
         assert setting.read(setting.write(written)) == written
 
 
@@ -169,6 +203,18 @@ def test_a_setting_reads_what_it_writes(setting: Setting) -> None:
 def test_nonsense_is_not_read(setting: Setting, word: str) -> None:
     with pytest.raises(ValueError):
         setting.read(word)
+
+
+def test_the_dials_of_questions_read_what_they_write_and_no_nonsense() -> None:
+    for setting in DIALS:
+        assert setting.only_with is not None
+        question = QUESTIONS[setting.only_with[1]]
+        (choices,) = [dial.choices for dial in question.dials if dial.name == setting.name]
+        assert [setting.read(setting.write(choice)) for choice in choices] == list(choices)
+        assert setting.default() in choices
+        for word in NONSENSE[setting.name]:
+            with pytest.raises(ValueError):
+                setting.read(word)
 
 
 def test_a_page_takes_its_own_words_alone() -> None:
@@ -200,7 +246,7 @@ def read_the_link_of() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_link_of_nonsense_is_a_link_of_nothing(language: str) -> None:
     words = {name: words[0] for name, words in NONSENSE.items() if name != "lang"}
-    session = follow(language, **words, other="<img src=x>", visit="a", language="fr", Seed="7")
+    session = follow(language, **words, another="<img src=x>", visit="a", language="fr", Seed="7")
     assert address(session) == {"lang": language}
     assert session.text_area(key="prompt").value == default_prompt(shelf().choices[0], language)
 

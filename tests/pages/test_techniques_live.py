@@ -161,3 +161,52 @@ def test_what_surgery_finds_decides_about_the_guess() -> None:
     right = session.radio(key="terms_guess_surgery").options[hurts_most(result)]
     verdict = "guess_right" if hurts_most(result) == 0 else "guess_wrong"
     assert sentence(f"tools.{verdict}", "en", answer=right) in said(session)
+
+
+def test_a_link_opens_every_experiment_with_its_options() -> None:
+    """In Chinese: AppTest asks what an option is called outside of the session, where nobody has chosen a language."""
+    words = {
+        **{"technique": "draft", "live": "tiny", "temp": "0.7", "topk": "40", "topp": "0.5", "scheme": "int4_64"},
+        **{"bits": "4", "by_channel": "1", "window": "1", "drafter": "layers", "gamma": "6", "draft_layers": "2"},
+        **{"sampled": "1", "card": "l4", "thought": "64000", "back": "15"},
+    }
+    session = arrive(PAGE, "zh", **words)
+    assert address(session) == {"lang": "zh", **words}
+    assert session.slider(key="terms_gamma").value == 6 and session.toggle(key="terms_draft_sampled").value
+    assert session.selectbox(key="terms_drafter").value == "layers" and session.slider(key="terms_layers_4").value == 2
+    shown = {
+        "sampling": lambda: (session.slider[0].value, session.number_input[0].value, session.slider[1].value),
+        "weights": lambda: (session.selectbox(key="terms_scheme").value,),
+        "cache": lambda: (session.selectbox(key="terms_bits").value, *(toggle.value for toggle in session.toggle)),
+        "thought": lambda: (session.selectbox(key="terms_card").value, session.select_slider[0].value),
+        "surgery": lambda: (session.slider[0].value,),
+    }
+    values = {
+        "sampling": (0.7, 40, 0.5),
+        "weights": ("int4_64",),
+        "cache": (4, True, True),
+        "thought": ("l4", 64_000),
+        "surgery": (15,),
+    }
+    for name, read in shown.items():
+        session.segmented_control(key="technique").set_value(name).run()
+        assert not session.exception and read() == values[name]
+    session.slider[0].set_value(3).run()
+    assert address(session) == {"lang": "zh", **words, "technique": "surgery", "back": "3"}
+
+
+def test_bad_options_are_as_if_nothing_was_said() -> None:
+    """Four layers and two KV heads: what only another model has is no option of this one."""
+    bad = {"gamma": "9", "draft_layers": "4", "sampled": "yes", "scheme": "int4_48", "temp": "0", "kv_heads": "3"}
+    good = {"technique": "draft", "live": "tiny", "drafter": "layers"}
+    session = arrive(PAGE, "zh", **good, **bad)
+    session.run()
+    assert address(session) == {"lang": "zh", **good, "kv_heads": "3"}
+    assert session.slider(key="terms_gamma").value == 4 and session.slider(key="terms_layers_4").value == 3
+    session.segmented_control(key="technique").set_value("heads").run()
+    assert session.selectbox(key="terms_heads_tiny").value == 1
+    assert "kv_heads" not in address(session.run())
+
+
+def address(session: AppTest) -> dict[str, str]:
+    return {name: word if isinstance(word, str) else word[0] for name, word in session.query_params.items()}

@@ -8,8 +8,8 @@ from re import fullmatch
 import streamlit as st
 
 from pages.shared.component import component
+from pages.shared.keep import new_key
 from pages.shared.lab.kept import SweepStore, cache_folder
-from pages.shared.visit import new_key
 
 _KEY, _COMPONENT = "lab_visitor", "lab_remembered"
 
@@ -28,7 +28,7 @@ def visitor_key() -> str:
 def meet_browser() -> None:
     """Tells the browser the name, or is told the one that it remembers."""
     component("tbt_remembered", "remembered")(
-        key=_COMPONENT, data={"key": _COMPONENT, "name": visitor_key()}, on_remembered_change=_is_known
+        key=_COMPONENT, data={"slot": "lab", "name": visitor_key()}, on_remembered_change=_is_known
     )
 
 

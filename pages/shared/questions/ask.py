@@ -11,6 +11,7 @@ import streamlit as st
 from core.questions.question import Amount, Answer, Choice, Curve, Dial, Given, Prediction, Question, Table
 from pages.shared.language import t
 from pages.shared.numbers import count
+from pages.shared.question_settings import dial_key
 from pages.shared.questions.progress import Pledge, commit
 from pages.shared.questions.written import base_value, name_of, unit_of
 from pages.shared.trouble import notice
@@ -19,20 +20,20 @@ MOST_TYPED = 1e15
 _INCOMPLETE = "questions_incomplete"
 
 
-def dials(question: Question, *, disabled: bool) -> Given:
-    """Draws what the learner may set, and returns the settings."""
+def dials(question: Question, held: Given | None) -> Given:
+    """Draws what the learner may set, and returns the settings. What is `held` cannot be changed."""
     chosen: dict[str, Any] = {}
     with st.container(key="questions_dials"):
         for dial in question.dials:
-            key = f"questions_{question.key}_{dial.name}"
-            if st.session_state.get(key) not in dial.choices:
-                st.session_state[key] = getattr(question.given, dial.name)
+            key = dial_key(question.key, dial.name)
+            if held is not None:
+                st.session_state[key] = getattr(held, dial.name)
             chosen[dial.name] = _widget(dial)(
                 t(f"questions.dial_{dial.name}"),
                 dial.choices,
                 format_func=lambda value, name=dial.name: name_of(name, value),
                 key=key,
-                disabled=disabled,
+                disabled=held is not None,
                 persist_state="session",
             )
     return replace(question.given, **chosen)

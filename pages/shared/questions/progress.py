@@ -1,7 +1,11 @@
-"""What a visitor has committed to and what came out: kept for their session, over page changes, and nobody else's."""
+"""What a visitor has committed to and what came out: kept for their session, over page changes, and nobody else's.
+
+Beyond the session it is kept by `pages.shared.questions.kept`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import streamlit as st
@@ -35,6 +39,28 @@ class Answered:
     def verdict(self) -> Verdict:
         """How near it came."""
         return judge(QUESTIONS[self.pledge.key].prediction, self.pledge.said, self.outcome.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All of a visitor's, by question."""
+
+    pledges: Mapping[str, Pledge]
+    answered: Mapping[str, Answered]
+
+
+def progress_now() -> Progress:
+    """What there is by now; what happens later does not change it."""
+    state = st.session_state
+    return Progress(dict(state.get(_PLEDGES, {})), dict(state.get(_ANSWERED, {})))
+
+
+def take_up(progress: Progress) -> list[Pledge]:
+    """Goes on from there; what this session has said itself stands. Returns the pledges that were new to it."""
+    own = progress_now()
+    st.session_state[_PLEDGES] = {**progress.pledges, **own.pledges}
+    st.session_state[_ANSWERED] = {**progress.answered, **own.answered}
+    return [pledge for key, pledge in progress.pledges.items() if key not in own.pledges]
 
 
 def pledge_for(key: str) -> Pledge | None:

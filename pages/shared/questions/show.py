@@ -29,7 +29,7 @@ def show_question(key: str) -> None:
     """The question that is open."""
     question, pledge, answered = QUESTIONS[key], pledge_for(key), None
     st.html(fill('<h2 class="tbt-h2">{name}</h2>', name=name(key)))
-    now = dials(question, disabled=pledge is not None and question.live is not None)
+    now = dials(question, None if pledge is None or question.live is None else pledge.given)
     given = now if pledge is None else pledge.given
     st.html(fill('<p class="tbt-question">{text}</p>', text=asked(question, given)))
     if pledge is None:

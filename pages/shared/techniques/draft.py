@@ -14,9 +14,11 @@ from pages.shared.html_parts import note, row, table
 from pages.shared.language import language, t
 from pages.shared.numbers import count, milliseconds
 from pages.shared.prompts import repeating_prompt
+from pages.shared.technique_settings import DRAFTERS, MOST_GAMMA
 from pages.shared.techniques.bench import Bench, measured, predict_mark
 from pages.shared.techniques.compared import NONE, Line, as_flops, before_after, share
 from pages.shared.techniques.matrix import written_ratio
+from pages.shared.techniques.of_model import chosen_of
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from core.model.load import LanguageModel
 
 N_NEW = 40
-MOST_GAMMA, FIRST_GAMMA = 8, 4
-DRAFTERS: tuple[DrafterName, ...] = ("lookup", "layers")
 
 
 def show(bench: Bench) -> None:
@@ -42,17 +42,10 @@ def show(bench: Bench) -> None:
             key="terms_drafter",
             persist_state="session",
         )
-        gamma = st.slider(t("terms.gamma"), 1, MOST_GAMMA, FIRST_GAMMA, key="terms_gamma", persist_state="session")
+        gamma = st.slider(t("terms.gamma"), 1, MOST_GAMMA, key="terms_gamma", persist_state="session")
         layers = 1
         if drafter == "layers" and n_layers > 2:
-            layers = st.slider(
-                t("terms.draft_layers", all=count(n_layers)),
-                1,
-                n_layers - 1,
-                n_layers * 3 // 4,
-                key=f"terms_layers_{n_layers}",
-                persist_state="session",
-            )
+            layers = _draft_layers(n_layers)
         sampled = st.toggle(t("terms.draft_sampled"), key="terms_draft_sampled", persist_state="session")
 
     def make() -> Speculation:
@@ -76,6 +69,18 @@ def show(bench: Bench) -> None:
     )
     if result is not None:
         _show_result(bench.model, result)
+
+
+def _draft_layers(n_layers: int) -> int:
+    """How many of the model's first layers draft: three quarters, unless something else is asked for."""
+    key, label = f"terms_layers_{n_layers}", t("terms.draft_layers", all=count(n_layers))
+    return chosen_of(
+        "terms_draft_layers",
+        key,
+        range(1, n_layers),
+        n_layers * 3 // 4,
+        lambda: st.slider(label, 1, n_layers - 1, key=key, persist_state="session"),
+    )
 
 
 def _repeating(model_name: str) -> None:

@@ -23,6 +23,7 @@ from pages.shared.techniques.compared import (
     show_quality,
 )
 from pages.shared.techniques.matrix import written_ratio
+from pages.shared.techniques.of_model import chosen_of
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -39,10 +40,13 @@ def show(bench: Bench) -> None:
     if not choices:
         st.html(note(t("terms.heads_one", model=bench.model.name)))
         return
-    wanted = int(
-        st.selectbox(
-            t("terms.heads", own=count(own)), choices, key=f"terms_heads_{bench.model.name}", persist_state="session"
-        )
+    key, label = f"terms_heads_{bench.model.name}", t("terms.heads", own=count(own))
+    wanted = chosen_of(
+        "terms_kv_heads",
+        key,
+        choices,
+        choices[0],
+        lambda: st.selectbox(label, choices, key=key, persist_state="session"),
     )
     kept = {wanted: wanted / own, own: 1.0, own * own: wanted / own / own}
     named = {place: written_ratio(share) if share != 1 else t("terms.guess_same") for place, share in kept.items()}

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from core.estimate.quantised import GROUPS, INT8_ROWS, Bits, CacheScheme, Scheme
+from core.estimate.quantised import GROUPS, Bits, CacheScheme, Scheme
 from core.questions.technique_terms import Mark
 from pages.shared.html_parts import note
 from pages.shared.language import t
 from pages.shared.numbers import count
 from pages.shared.shelf import REAL_MODEL
+from pages.shared.technique_settings import CACHE_BITS, WEIGHT_SCHEMES
 from pages.shared.techniques.bench import Bench, measured, predict_mark
 from pages.shared.techniques.compared import (
     before_after,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from core.lab.quantised_weights.experiment import QuantisedWeights, QuantisedWeightsExperiment
 
 N_NEW = 24
-SCHEMES = {"int8": INT8_ROWS} | {f"int4_{group}": Scheme(4, group, has_zero=True) for group in GROUPS}
 WINDOW, KEY_GROUP = 32, 32
 """Positions that stay as they are where a window is asked for, and that share a scale in each channel of the keys."""
 
@@ -38,7 +38,7 @@ WINDOW, KEY_GROUP = 32, 32
 def show_weights(bench: Bench) -> None:
     """The guess, the scheme, both models, what follows."""
     predict_mark("weights", Mark.SAME, t("terms.why_weights"))
-    names = {name: _scheme_name(scheme) for name, scheme in SCHEMES.items()}
+    names = {name: _scheme_name(scheme) for name, scheme in WEIGHT_SCHEMES.items()}
     chosen = str(
         st.selectbox(
             t("terms.scheme"), names, format_func=names.__getitem__, key="terms_scheme", persist_state="session"
@@ -48,7 +48,7 @@ def show_weights(bench: Bench) -> None:
     def make() -> QuantisedWeightsExperiment:
         from core.lab.quantised_weights.experiment import QuantisedWeightsExperiment
 
-        return QuantisedWeightsExperiment(bench.model, SCHEMES[chosen], bench.asked(N_NEW))
+        return QuantisedWeightsExperiment(bench.model, WEIGHT_SCHEMES[chosen], bench.asked(N_NEW))
 
     result: QuantisedWeights | None = measured(
         "weights", bench, chosen, make, lambda found: is_whole(found.compared, N_NEW)
@@ -76,7 +76,7 @@ def show_cache(bench: Bench) -> None:
     """The guess, the scheme, both caches, what follows."""
     predict_mark("cache", Mark.SAME, t("terms.why_cache"))
     with st.container(key="terms_options"):
-        bits: Bits = st.selectbox(t("terms.bits"), (8, 4), key="terms_bits", persist_state="session")
+        bits: Bits = st.selectbox(t("terms.bits"), CACHE_BITS, key="terms_bits", persist_state="session")
         by_channel = st.toggle(t("terms.by_channel", group=KEY_GROUP), key="terms_by_channel", persist_state="session")
         window = st.toggle(t("terms.window", n=WINDOW), key="terms_window", persist_state="session")
 

@@ -12,6 +12,7 @@ from pages.shared.html_parts import note, row, table
 from pages.shared.language import t
 from pages.shared.numbers import count, milliseconds, percent
 from pages.shared.settings import MOST_TOP_K
+from pages.shared.technique_settings import LEAST_TEMPERATURE, MOST_TEMPERATURE
 from pages.shared.techniques.bench import Bench, measured, predict_mark
 from pages.shared.techniques.compared import Line, as_bytes, as_flops, before_after, show_texts
 from pages.shared.tools.job import takeaway
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from core.model.load import LanguageModel
 
 N_NEW = 16
-LEAST_TEMPERATURE, MOST_TEMPERATURE, FIRST_TEMPERATURE = 0.1, 2.0, 1.5
 
 
 def show(bench: Bench) -> None:
@@ -32,13 +32,12 @@ def show(bench: Bench) -> None:
             t("temperature"),
             LEAST_TEMPERATURE,
             MOST_TEMPERATURE,
-            FIRST_TEMPERATURE,
-            0.1,
+            step=0.1,
             key="terms_temperature",
             persist_state="session",
         )
-        top_k = st.number_input(t("top_k"), 0, MOST_TOP_K, 0, key="terms_top_k", persist_state="session")
-        top_p = st.slider(t("top_p"), 0.0, 1.0, 0.95, 0.05, key="terms_top_p", persist_state="session")
+        top_k = st.number_input(t("top_k"), 0, MOST_TOP_K, key="terms_top_k", persist_state="session")
+        top_p = st.slider(t("top_p"), 0.0, 1.0, step=0.05, key="terms_top_p", persist_state="session")
 
     def make() -> SamplingExperiment:
         from core.lab.sampling_changes import SamplingExperiment

@@ -12,6 +12,7 @@ from pages.shared.html import Html, fill, join
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import language, t
 from pages.shared.numbers import count
+from pages.shared.technique_settings import N_WRITTEN
 from pages.shared.techniques.bench import Bench, measured, predict
 from pages.shared.techniques.compared import NONE, as_bytes
 from pages.shared.tools.job import takeaway
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from core.lab.surgery_records import EditResult, SurgeryResult
     from core.model.load import LanguageModel
 
-N_WRITTEN, N_AFTER = 16, 12
-FIRST_BACK = 8
+N_AFTER = 12
 OLDEST_SHARE = 4
 """One in so many of all columns is the oldest part that is dropped."""
 N_EDITS, LATER_DROPPED, FIRST_DROPPED = 7, 3, 4
@@ -35,7 +35,7 @@ CHOICES = ("first", "middle", "alike")
 def show(bench: Bench) -> None:
     """The guess, the column, all edits, what follows."""
     place = st.container()
-    back = st.slider(t("terms.back"), 1, N_WRITTEN - 1, FIRST_BACK, key="terms_back", persist_state="session")
+    back = st.slider(t("terms.back"), 1, N_WRITTEN - 1, key="terms_back", persist_state="session")
 
     def make() -> Surgery:
         from core.lab.surgery import Surgery

@@ -17,6 +17,7 @@ from pages.shared.html import Html
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import language, t
 from pages.shared.numbers import count, gap_percent, milliseconds
+from pages.shared.technique_settings import THOUGHTS
 from pages.shared.techniques.bench import Bench, measured, predict
 from pages.shared.techniques.compared import NONE, as_bytes, as_flops
 from pages.shared.techniques.matrix import written_ratio
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from core.lab.long_thought import LongThought, ThoughtResult
 
 N_PROMPT = 2048
-THOUGHTS, FIRST_THOUGHT = (1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000), 8000
 N_ENDS = 16
 """Steps at each end of the real run whose medians are compared."""
 
@@ -48,7 +48,6 @@ def show(bench: Bench) -> None:
         n_thought = st.select_slider(
             t("terms.n_thought"),
             THOUGHTS,
-            FIRST_THOUGHT,
             format_func=count,
             key="terms_n_thought",
             persist_state="session",

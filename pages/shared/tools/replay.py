@@ -11,9 +11,9 @@ from core.engine.saved_run import SavedRun
 from core.words import sentence
 from pages.shared import wire
 from pages.shared.facts import machine_words
+from pages.shared.keep import new_key
 from pages.shared.settings import SPEEDS
 from pages.shared.stage import KEY, Event
-from pages.shared.visit import new_key
 
 Where = Literal["file", "page"]
 """A replay in the app, of an opened file, or on a page of its own."""
