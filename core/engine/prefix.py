@@ -5,6 +5,9 @@ Whoever drives it may let others work between two chunks; the results are those 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import takewhile
+
 import torch
 from torch import Tensor
 
@@ -21,6 +24,11 @@ def chunk_for(device: Device) -> int:
     128 rows are a fifth of a second of SmolLM2 on two CPU cores; a GPU needs more of them to be busy at all.
     """
     return 128 if device.kind == "cpu" else 1024
+
+
+def n_common(cached: Iterable[int], ids: Iterable[int]) -> int:
+    """How many tokens at the head of both are the same: so many columns of a cache for the one serve the other."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(cached, ids, strict=False)))
 
 
 class PrefixPass:

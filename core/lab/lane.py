@@ -61,6 +61,13 @@ def logits_behind(transformer: Transformer, ids: Sequence[int], cache: KVCache) 
         return transformer.logits(hidden[0])
 
 
+def logits_of_newest(transformer: Transformer, ids: Sequence[int], cache: KVCache) -> Tensor:
+    """New positions through the layers behind a cache, and the last of them through the head: fp32 logits [vocab]."""
+    with torch.inference_mode():
+        hidden = transformer.hidden(torch.tensor([list(ids)], device=transformer.device), [cache])  # (1, n_new, d)
+        return transformer.logits(hidden[0, -1])
+
+
 def through_cache(transformer: Transformer, x: Tensor, cache: KVCache, position: int) -> Tensor:
     """What `Transformer.hidden` does behind one cache, for rows x [n_new, d] that need not be a token's, the first of
     them rotated as at `position`, which need not be the cache's length. Returns [n_new, d].
@@ -113,6 +120,13 @@ def difference(true: Tensor, other: Tensor) -> Difference:
     """Between two logits [usable]; KL(true ‖ other) = Σ p·(ln p − ln q)."""
     p, q = (logits.cpu().double().log_softmax(-1) for logits in (true, other))  # some devices have no fp64
     return Difference(float((true - other).abs().max()), max(0.0, float((p.exp() * (p - q)).sum())))
+
+
+def columns_difference(one: KVCache, other: KVCache) -> float:
+    """The largest |difference| of any key or value of two caches of one model that hold equally many positions."""
+    n = one.n_tokens
+    with torch.inference_mode():
+        return float((one.columns(0, n).float() - other.columns(0, n).float()).abs().max())
 
 
 def cache_bytes(model: LanguageModel, n_tokens: int) -> int:

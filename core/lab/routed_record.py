@@ -13,9 +13,10 @@ EXPERTS = Experts(n_experts=32, n_active=2, d_expert=128)
 """Small enough to be trained here in seconds; E/k = 16 as in Qwen3-30B-A3B."""
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 N_STATES, N_BATCHES = 2048, 40
-RouterName = Literal["uniform", "random", "balanced", "unbalanced"]
+RouterName = Literal["uniform", "random", "balanced", "unbalanced", "all"]
 ROUTERS: tuple[RouterName, ...] = ("uniform", "random", "balanced", "unbalanced")
-"""Forced uniform choices; random weights on Gaussian inputs; trained with the balancing loss, and without it."""
+"""Forced uniform choices; random weights on Gaussian inputs; trained with the balancing loss, and without it. To "all"
+(`core.lab.few_experts`) every token goes through every expert: a dense layer."""
 
 
 def expert_bytes(experts: Experts, d_model: int) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 
+from core.engine.prefix import n_common
 from core.engine.run import Run, RunConfig
 from core.engine.trace import Trace
 from core.model.load import LanguageModel
@@ -57,5 +57,4 @@ def telling_head(run: Run) -> tuple[int, int]:
 
 def n_shared(trace: Trace, ids: list[int]) -> int:
     """How many tokens at the head of `ids` have their keys and values in the cache that this record left."""
-    cached = [*trace.prompt_ids, *trace.output_ids[:-1]]
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(cached, ids, strict=False)))
+    return n_common([*trace.prompt_ids, *trace.output_ids[:-1]], ids)

@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from core.words import LANGUAGES, sentence
 from pages.shared.numbers import count, percent, scaled_bytes
 from pages.shared.techniques.panels import LIVE
+from pages.shared.techniques.reckoned import KNOWN
 from pages.shared.techniques.surgery import hurts_most
 from tests.pages.screen import arrive, html
 
@@ -210,3 +211,24 @@ def test_bad_options_are_as_if_nothing_was_said() -> None:
 
 def address(session: AppTest) -> dict[str, str]:
     return {name: word if isinstance(word, str) else word[0] for name, word in session.query_params.items()}
+
+
+@pytest.mark.parametrize("name", list(KNOWN))
+def test_what_many_share_is_shown_as_it_was_measured(name: str) -> None:
+    session = opened("en", name)
+    result = run(session, name)
+    expected: list[str] = []
+    if name == "batching":
+        assert all(map(result.has_same_tokens, result.points))
+        expected = [f"{result.by_bytes(point):.2f}× {result.speedup(point):.2f}×" for point in result.points]
+    elif name == "chunks":
+        assert result.has_same_token
+        expected = [scaled_bytes(point.bytes_read, "binary") for point in result.points]
+    elif name == "experts":
+        expected = [f"{result.expected_distinct(batch):.2f}" for batch in result.batches]
+    else:
+        assert result.has_same_tokens and all(turn.n_reused == turn.n_cached for turn in result.later)
+        expected = [f"{found.n_reused} of {found.n_cached}" for found in result.cases]
+    shown = said(session)
+    assert expected and [text for text in expected if text not in shown] == []
+    assert sentence("terms.reckoned", "en", model="Llama-3.1-8B") in shown

@@ -1,4 +1,4 @@
-"""Page 6: the matrix says what core reckons, a link opens a technique, and what has its home elsewhere leads there."""
+"""Page 6: the matrix says what core reckons, a link opens a technique, a button leads to the page with more of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from core.questions.technique_terms import TECHNIQUES, TERMS, Mark, changes
 from core.words import LANGUAGES, sentence
 from pages.shared.settings import EXPERIMENTS, terms_models
 from pages.shared.techniques import matrix as module
-from pages.shared.techniques.elsewhere import KNOWN
 from pages.shared.techniques.matrix import SIGNS, written_ratio
+from pages.shared.techniques.reckoned import KNOWN
 from tests.pages.screen import arrive, text
 
 PAGE = "6_which_term_does_it_change.py"
@@ -66,7 +66,7 @@ def test_another_model_gives_another_matrix() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", list(KNOWN))
-def test_what_runs_elsewhere_leads_there(language: str, name: str) -> None:
+def test_what_is_reckoned_beneath_leads_further(language: str, name: str) -> None:
     session = arrive(PAGE, language, technique=name, model="qwen3-8b")
     change = changes(name, shape_named("qwen3-8b"))[KNOWN[name].guessed]
     right = (Mark.DOWN, Mark.SAME, Mark.UP).index(change.mark)

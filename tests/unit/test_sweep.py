@@ -12,7 +12,7 @@ from core.engine.engine import Engine
 from core.engine.exclusive import Point
 from core.estimate.flops import decode_flops, decode_flops_chapter
 from core.estimate.kv import kv_bytes
-from core.lab.sweep import sweep as sweep_module
+from core.lab import decode_step as decode_step_module
 from core.lab.sweep.fill import FilledCaches
 from core.lab.sweep.forecast import Probe, check_time, foreseen_seconds, needed_bytes, probe
 from core.lab.sweep.head import head_of
@@ -88,7 +88,7 @@ def test_a_filled_cache_is_that_of_a_prefill(tiny_f32: LanguageModel) -> None:
 def test_a_step_is_that_of_the_engine(tiny_f32: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches are n − 1 long before every step, and the step computes one position of each sequence."""
     seen = []
-    decode = sweep_module.decode_one_token
+    decode = decode_step_module.decode_one_token
 
     def heard(model: LanguageModel, runs: list) -> list:  # type: ignore[type-arg]
         before = [run.cache.n_tokens for run in runs]
@@ -98,7 +98,7 @@ def test_a_step_is_that_of_the_engine(tiny_f32: LanguageModel, monkeypatch: pyte
         seen.append((before, [event.n_tokens for event in events], [event.batch for event in events]))
         return events
 
-    monkeypatch.setattr(sweep_module, "decode_one_token", heard)
+    monkeypatch.setattr(decode_step_module, "decode_one_token", heard)
     measured(tiny_f32, SweepPlan(contexts=(65,), batches=(3,), repeats=1))
     assert seen == [([64] * 3, [65] * 3, [3] * 3)] * N_STEPS
 

@@ -14,11 +14,10 @@ from statistics import median
 from weakref import WeakMethod
 
 from core.engine.exclusive import Measurement, Point
-from core.engine.run import Run, RunConfig
-from core.engine.steps import decode_one_token
 from core.engine.trace import StepEvent
 from core.estimate.flops import decode_flops_chapter
 from core.estimate.kv import kv_bytes
+from core.lab.decode_step import decode_step
 from core.lab.sweep.fill import FilledCaches
 from core.lab.sweep.forecast import check_room, needed_bytes
 from core.lab.sweep.plan import Spot, SweepPlan, SweepRow
@@ -28,8 +27,6 @@ from core.model.load import LanguageModel
 N_TIMED = 3
 """Steps of a spot; its seconds are their median."""
 N_STEPS = 1 + N_TIMED
-NO_TOKEN = RunConfig(max_new=1)
-"""A run with one token that is to be computed, behind which none is chosen."""
 OnRow = Callable[[SweepRow], None]
 
 
@@ -100,14 +97,7 @@ class Sweep:
     def _step(self, spot: Spot, caches: list[KVCache]) -> list[StepEvent]:
         """One step from caches of n − 1 positions, which they are again behind it."""
         ids = self._filled.ids[: spot.batch, : spot.context].tolist()
-        runs = []
-        for row, cache in zip(ids, caches, strict=True):
-            cache.reserve(1)  # before the clock runs: a cache grows at one step of 64 only
-            run = Run(self._model, row[:-1], NO_TOKEN)
-            run.cache = cache
-            run.push_token(row[-1])
-            runs.append(run)
-        events = decode_one_token(self._model, runs)
+        events = decode_step(self._model, ids, caches)
         for cache in caches:
             cache.truncate(spot.context - 1)
         return events

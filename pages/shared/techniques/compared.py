@@ -56,6 +56,17 @@ def share(value: float) -> str:
     return percent(value) if value else "0%"
 
 
+def written_difference(value: float) -> str:
+    """The largest difference of any number: two figures, or a plain 0."""
+    return f"{value:.2g}"
+
+
+def note_disturbed(n_points: int) -> None:
+    """Says how many points stayed disturbed by other programs, where there are any."""
+    if n_points:
+        st.html(note(t("terms.disturbed", points=count(n_points))))
+
+
 def bytes_line(name: str, found: Both, formula: Both) -> Line:
     """Measured bytes against their formula."""
     return Line(name, found, as_bytes, formula)

@@ -16,7 +16,7 @@ from pages.shared.numbers import count, milliseconds
 from pages.shared.prompts import repeating_prompt
 from pages.shared.technique_settings import DRAFTERS, MOST_GAMMA
 from pages.shared.techniques.bench import Bench, measured, predict_mark
-from pages.shared.techniques.compared import NONE, Line, as_flops, before_after, share
+from pages.shared.techniques.compared import NONE, Line, as_flops, before_after, note_disturbed, share
 from pages.shared.techniques.matrix import written_ratio
 from pages.shared.techniques.of_model import chosen_of
 from pages.shared.tools.job import takeaway
@@ -100,8 +100,7 @@ def _show_result(model: LanguageModel, result: SpeculativeResult) -> None:
     st.html(note(_break_even(result)))
     st.html(_places(result))
     st.html(note(t("terms.note_draft_runs")))
-    if result.n_disturbed:
-        st.html(note(t("terms.disturbed", points=count(result.n_disturbed))))
+    note_disturbed(result.n_disturbed)
     takeaway(_takeaway(result))
 
 

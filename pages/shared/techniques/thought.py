@@ -19,7 +19,7 @@ from pages.shared.language import language, t
 from pages.shared.numbers import count, gap_percent, milliseconds
 from pages.shared.technique_settings import THOUGHTS
 from pages.shared.techniques.bench import Bench, measured, predict
-from pages.shared.techniques.compared import NONE, as_bytes, as_flops
+from pages.shared.techniques.compared import NONE, as_bytes, as_flops, note_disturbed
 from pages.shared.techniques.matrix import written_ratio
 from pages.shared.tools.job import takeaway
 from pages.shared.units import units
@@ -125,8 +125,7 @@ def _real(result: ThoughtResult) -> None:
     heads = ("n", "step_seconds", "kv_measured", "formula", "gap", "step_flops")
     st.html(table([t(f"terms.head_{name}") for name in heads], rows))
     show_drawn("terms_thought_steps", Html(thought_chart(result.steps, language())))
-    if result.n_disturbed:
-        st.html(note(t("terms.disturbed", points=count(result.n_disturbed))))
+    note_disturbed(result.n_disturbed)
     if last.n_tokens < result.context_limit:
         st.html(note(t("terms.thought_capped", n=count(last.n_tokens), limit=count(result.context_limit))))
 

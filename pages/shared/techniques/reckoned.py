@@ -1,10 +1,8 @@
-"""Batching, experts, chunked prefill and a reused prefix: what they change by formula, and the page that runs them."""
+"""Beneath an experiment: the same technique by formula for the model of the matrix, and the page that shows more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -13,6 +11,7 @@ from core.estimate.catalogue import models
 from core.estimate.catalogue import shape as shape_named
 from core.questions.technique_terms import Change, changes
 from pages.shared.costs import other_model
+from pages.shared.html import fill
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import t
 from pages.shared.link import apply_settings
@@ -20,7 +19,6 @@ from pages.shared.numbers import scaled, scaled_bytes, significant
 from pages.shared.settings import COST_PAGES, PAGE_1
 from pages.shared.techniques.bench import predict_mark
 from pages.shared.techniques.matrix import written_ratio
-from pages.shared.tools.job import takeaway
 from pages.shared.units import units
 
 PAGES = Path(__file__).resolve().parents[2]
@@ -29,7 +27,7 @@ MOE_MODEL = "mixtral-8x7b-v0.1"
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The term that is guessed, and the page that runs the real thing; settings for it beside the model."""
+    """The term that is guessed, and the page that shows more; settings for it beside the model."""
 
     guessed: str
     page: str
@@ -44,21 +42,31 @@ KNOWN = {
 }
 
 
-def show(name: str, slug: str) -> None:
-    """The guess, the terms, what can be seen elsewhere, and what follows."""
-    where, found = KNOWN[name], changes(name, shape_named(slug))
-    change = found[where.guessed]
-    why = t(f"terms.why_{name}", ratio=written_ratio(change.ratio))
+def predict_term(name: str) -> None:
+    """The guess about the term that the technique is known for."""
+    slug = st.session_state["terms_model"]
+    change = _changes(name)[KNOWN[name].guessed]
+    why = t(f"terms.why_{name}", ratio=written_ratio(change.ratio), model=models()[slug].name)
     predict_mark(name, change.mark, why)
+
+
+def show_reckoned(name: str) -> None:
+    """Every term before and after for the model of the matrix, what follows, and where more is to be seen."""
+    slug, where, found = st.session_state["terms_model"], KNOWN[name], _changes(name)
+    st.html(fill('<h3 class="tbt-h2">{title}</h3>', title=t("terms.reckoned", model=models()[slug].name)))
     heads = [t(f"terms.head_{head}") for head in ("what", "before", "after", "ratio")]
-    numbers = {term: one for term, one in found.items() if one.before}
     rows = [
-        row(t(f"terms.term_{term}"), written(term, one.before), written(term, one.after), written_ratio(one.ratio))
-        if one.before != one.after
-        else row(t(f"terms.term_{term}"), written(term, one.before), written(term, one.after), t("terms.mark_same"))
-        for term, one in numbers.items()
+        row(
+            t(f"terms.term_{term}"),
+            _written(term, one.before),
+            _written(term, one.after),
+            t("terms.mark_same") if one.before == one.after else written_ratio(one.ratio),
+        )
+        for term, one in found.items()
+        if one.before
     ]
     st.html(table(heads, rows))
+    st.html(note(_said(name, slug, found)))
     st.html(note(t(f"terms.note_{name}")))
     (file,) = [file.name for file in PAGES.glob(f"*_{where.page}.py")]
     label = t("terms.see", page=t(f"heading_{where.page}"))
@@ -67,26 +75,27 @@ def show(name: str, slug: str) -> None:
             other_model()
             apply_settings({"model": slug} | where.settings, where.page)
         st.switch_page(file)
-    takeaway(_takeaway(name, slug, found))
 
 
-def written(term: str, value: float) -> str:
+def _changes(name: str) -> dict[str, Change]:
+    return changes(name, shape_named(st.session_state["terms_model"]))
+
+
+def _written(term: str, value: float) -> str:
     """A term's amount with its unit."""
     if term == "steps":
         return significant(value)
     return f"{scaled(value)}FLOP" if term in ("flops", "prefill") else scaled_bytes(round(value), units())
 
 
-def _takeaway(name: str, slug: str, found: dict[str, Change]) -> str:
+def _said(name: str, slug: str, found: dict[str, Change]) -> str:
+    """What the table comes to, in a sentence."""
     values: dict[str, str] = {}
     for term in ("read", "resident", "flops", "prefill", "steps"):
         one = found[term]
         values |= {
             term: written_ratio(one.ratio),
-            f"{term}_before": written(term, one.before),
-            f"{term}_after": written(term, one.after),
+            f"{term}_before": _written(term, one.before),
+            f"{term}_after": _written(term, one.after),
         }
-    return t(f"terms.takeaway_{name}", model=models()[slug].name, **values)
-
-
-PANELS: dict[str, Callable[[str], None]] = {name: partial(show, name) for name in KNOWN}
+    return t(f"terms.reckoned_{name}", model=models()[slug].name, **values)
