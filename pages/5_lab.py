@@ -9,6 +9,7 @@ import streamlit as st
 from pages.shared.lab.phases import show_phases
 from pages.shared.lab.plan import show_plan
 from pages.shared.lab.results import show_results
+from pages.shared.lab.server.panel import show_server
 from pages.shared.lab.visitor import meet_browser
 from pages.shared.link import write_link
 from pages.shared.settings import LAB
@@ -25,4 +26,6 @@ with st.container(key="lab_plan_part"):
 with st.container(key="lab_results_part"):
     show_results()
 show_phases()
+with st.container(key="lab_server_whole"):
+    show_server()
 write_link(LAB)

@@ -98,6 +98,22 @@ def held_out(points: Sequence[Observed], share: float = 0.3, seed: int = 0) -> H
     return HeldOut(fit, tuple(out), tuple(errors))
 
 
+def fit_together_or_none(points: Sequence[Observed]) -> Fit | None:
+    """`fit_together`; None for one context or one batch, or too few of them."""
+    try:
+        return fit_together(points)
+    except ValueError:
+        return None
+
+
+def held_out_or_none(points: Sequence[Observed]) -> HeldOut | None:
+    """`held_out`; None where there are too few points to hold some out."""
+    try:
+        return held_out(points)
+    except ValueError:
+        return None
+
+
 def _columns(points: Sequence[Observed], terms: Sequence[str]) -> np.ndarray:
     """The design matrix [points, terms]."""
     n = np.array([point.context for point in points], dtype=float)

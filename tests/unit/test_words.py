@@ -133,7 +133,7 @@ def test_every_word_of_the_pages_is_used() -> None:
     areas = (
         *("pages", "settings", "stage", "derivations", "planner", "costs", "batch"),
         *("tools", "race", "causality", "timeline", "keepsake", "microscope"),
-        *("flash", "experts", "time", "roofs", "lab", "report", "terms"),
+        *("flash", "experts", "time", "roofs", "lab", "report", "terms", "server"),
     )
     quoted = set(re.findall(r"""[`"'](\w[\w.]*)(?=[`"'])""", source)) | set(re.findall(r"[{,] (\w+): '", source))
     keys = [key.split(".") for key in catalogue("en") if key.split(".")[0] in areas]

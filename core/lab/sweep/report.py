@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from core.lab.fit import Fit, HeldOut, Observed, fit_context, fit_together, held_out
+from core.lab.fit import Fit, HeldOut, Observed, fit_context, fit_together_or_none, held_out_or_none
 from core.lab.sweep.plan import Cell, SweepPlan, SweepRow, cells
 
 
@@ -145,8 +145,8 @@ def findings(report: SweepReport) -> Findings:
     return Findings(
         cells=found,
         laws=tuple(_laws(found, whole)),
-        joint=_joint(points),
-        tested=_tested(points),
+        joint=fit_together_or_none(points),
+        tested=held_out_or_none(points),
         position_bytes=whole,
         weight_bytes=None if weights is None else round(weights),
         n_missing=len(set(report.plan.spots()) - {row.spot for row in report.rows}),
@@ -169,20 +169,6 @@ def _laws(found: tuple[Cell, ...], position_bytes: int | None) -> list[BatchLaw]
             implied = None if position_bytes is None else fit.implied_bandwidth(position_bytes, batch)
             laws.append(BatchLaw(batch, fit, own, implied))
     return laws
-
-
-def _joint(points: list[Observed]) -> Fit | None:
-    try:
-        return fit_together(points)
-    except ValueError:  # one context or one batch, or too few of them
-        return None
-
-
-def _tested(points: list[Observed]) -> HeldOut | None:
-    try:
-        return held_out(points)
-    except ValueError:  # too few to hold some out
-        return None
 
 
 def _the_one(values: set[float]) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from core.lab.sweep.plan import Cell
 from core.lab.sweep.report import Findings
@@ -20,12 +20,17 @@ Write = Callable[[float], str]
 
 
 def drawn_batches(found: Findings) -> list[int]:
-    """Those that the line charts show: all, or as many as have shapes, the smallest and the largest among them."""
-    batches = sorted({cell.batch for cell in found.cells})
-    if len(batches) <= MOST_BATCHES:
-        return batches
-    last = len(batches) - 1
-    return [batches[round(place * last / (MOST_BATCHES - 1))] for place in range(MOST_BATCHES)]
+    """Those that the line charts show."""
+    return with_shapes({cell.batch for cell in found.cells})
+
+
+def with_shapes(values: Iterable[int]) -> list[int]:
+    """Rising, all, or as many as have shapes, the smallest and the largest among them."""
+    rising = sorted(values)
+    if len(rising) <= MOST_BATCHES:
+        return rising
+    last = len(rising) - 1
+    return [rising[round(place * last / (MOST_BATCHES - 1))] for place in range(MOST_BATCHES)]
 
 
 def latency_chart(found: Findings, language: str, write: Write) -> str:

@@ -6,7 +6,9 @@ What the learner wrote, and what the machine calls itself, is escaped; the polic
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from typing import NamedTuple
 
 from core.lab.sweep.report import SweepReport, findings
 from pages.shared.bundle import ASSETS
@@ -47,19 +49,43 @@ _PAGE_RULE = """@page {{
 _NUMBERS = {"page": "counter(page)", "pages": "counter(pages)"}
 
 
+class Section(NamedTuple):
+    """A part of the sheet below its head."""
+
+    name: str
+    title: str
+    body: Html
+
+
 def report_html(report: SweepReport, language: str) -> str:
     """The file's text, in `language`: "zh" or "en"."""
-    title = word("running_title", language, model=report.model)
+    return sheet_html(
+        language,
+        title=word("running_title", language, model=report.model),
+        heading=word("title", language),
+        subtitle=word("subtitle", language, model=report.model),
+        facts=facts(report, language),
+        sections=(
+            Section(name, word(f"section_{name}", language), body)
+            for name, body in sections(report, findings(report), language)
+        ),
+    )
+
+
+def sheet_html(
+    language: str, *, title: str, heading: str, subtitle: str, facts: Html, sections: Iterable[Section]
+) -> str:
+    """A sheet to hand in: `title` stands on the edge of each page, `facts` are the lines of its head."""
     return fill(
         _PAGE,
         tag=HTML_TAGS[language],
         policy=POLICY,
         title=title,
         css=Html(f"\n{_css()}\n{_page_rule(title, language)}"),
-        heading=word("title", language),
-        subtitle=word("subtitle", language, model=report.model),
-        facts=facts(report, language),
-        sections=join(_section(name, body, language) for name, body in sections(report, findings(report), language)),
+        heading=heading,
+        subtitle=subtitle,
+        facts=facts,
+        sections=join(_section(section) for section in sections),
         made_with=word("made_with", language),
     )
 
@@ -69,10 +95,12 @@ def css_text(text: str) -> str:
     return '"' + "".join(sign if sign.isalnum() else f"\\{ord(sign):x} " for sign in text) + '"'
 
 
-def _section(name: str, body: Html, language: str) -> Html:
-    title = word(f"section_{name}", language)
+def _section(section: Section) -> Html:
     return fill(
-        '<section class="tbt-report-{name}"><h2>{title}</h2>{body}</section>', name=name, title=title, body=body
+        '<section class="tbt-report-{name}"><h2>{title}</h2>{body}</section>',
+        name=section.name,
+        title=section.title,
+        body=section.body,
     )
 
 

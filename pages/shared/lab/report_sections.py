@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from core.lab.fit import Fit
@@ -35,28 +35,33 @@ def facts(report: SweepReport, language: str) -> Html:
     machine = report.machine
     planned = count(len(list(report.plan.spots())))
     told = {
-        "date": _when(machine.get("date", ""), language),
+        "date": when(machine.get("date", ""), language),
         "device": " · ".join(machine[name] for name in ("processor", "device", "dtype") if name in machine),
         "points": word("points_counted", language, rows=count(len(report.rows)), planned=planned),
     }
+    return facts_html({word(name, language): value for name, value in told.items()}, language)
+
+
+def facts_html(told: Mapping[str, str], language: str) -> Html:
+    """Lines at the head: two to be filled by hand, then what is known, name by name."""
     own = [fill(_BLANK, name=word(name, language)) for name in ("name", "group")]
-    known = [fill(_FACT, name=word(name, language), value=value) for name, value in told.items() if value]
+    known = [fill(_FACT, name=name, value=value) for name, value in told.items() if value]
     return join([*own, *known])
 
 
 def sections(report: SweepReport, found: Findings, language: str) -> Iterator[tuple[str, Html]]:
     """Name and body of each."""
-    yield "question", _own_words(report.question) or _note(word("none_question", language))
+    yield "question", own_words(report.question) or _note(word("none_question", language))
     yield "prediction", _prediction(found, language)
-    yield "method", _paragraph(method_sentences(report, found, language), language)
+    yield "method", paragraph(method_sentences(report, found, language), language)
     if found.cells:
         yield "table", _tables(found, language)
         yield "figures", _figures(found, language)
         yield "fit", _fit(found, language)
-        yield "shows", _list(shown_sentences(report, found, language))
+        yield "shows", bullets(shown_sentences(report, found, language))
     else:
         yield "table", _note(word("none_rows", language))
-    yield "conclusion", _own_words(report.conclusion) or _ruled(language)
+    yield "conclusion", own_words(report.conclusion) or ruled(language)
     yield "machine", machine_facts(report, language)
 
 
@@ -87,7 +92,7 @@ def _fit(found: Findings, language: str) -> Html:
     parts = []
     if found.joint is not None:
         parts += [_formula(found.joint), joint_table(found.joint, language)]
-    parts.append(_paragraph(fit_sentences(found, language), language))
+    parts.append(paragraph(fit_sentences(found, language), language))
     if found.laws:
         parts += [batch_table(found.laws, language), _note(word("fit_share", language))]
     return join([*parts, held_out_table(found, language)])
@@ -102,23 +107,24 @@ def _formula(fit: Fit) -> Html:
     return fill('<p class="tbt-report-formula">t(n, B) = {law}</p>', law=" ".join(signed).removeprefix("+ "))
 
 
-def _own_words(text: str) -> Html:
+def own_words(text: str) -> Html:
     """What the learner wrote, line by line; nothing for nothing."""
     return fill('<p class="tbt-report-own"><bdi>{text}</bdi></p>', text=text.strip()) if text.strip() else Html("")
 
 
-def _ruled(language: str) -> Html:
+def ruled(language: str) -> Html:
     """Lines to write on by hand, below what to write about."""
     lines = Html('<div class="tbt-report-line"></div>' * N_EMPTY_LINES)
     return join([_note(word("conclusion_lines", language)), lines])
 
 
-def _paragraph(texts: Iterator[str], language: str) -> Html:
+def paragraph(texts: Iterable[str], language: str) -> Html:
     """Sentences in a row; Chinese puts no blank between them."""
     return fill("<p>{text}</p>", text=("" if language == "zh" else " ").join(texts))
 
 
-def _list(texts: Iterator[str]) -> Html:
+def bullets(texts: Iterable[str]) -> Html:
+    """Sentences one below the other."""
     return fill("<ul>{lines}</ul>", lines=join(fill("<li>{text}</li>", text=text) for text in texts))
 
 
@@ -130,7 +136,7 @@ def _tick(value: float) -> str:
     return f"{value:,.10g}".replace("-", MINUS)
 
 
-def _when(date: str, language: str) -> str:
+def when(date: str, language: str) -> str:
     """An ISO date as a reader writes it; what is none stays as it is."""
     try:
         moment = datetime.fromisoformat(date)

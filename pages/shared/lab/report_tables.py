@@ -161,9 +161,16 @@ def r_squared(fit: Fit) -> str:
     return f"{fit.r_squared:.4f}".replace("-", MINUS)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], language: str, caption: str, n_texts: int = 0) -> Html:
-    """A table of numbers, the first column included; the last `n_texts` columns hold words."""
-    names = [word(f"head_{head}", language) for head in heads]
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    language: str,
+    caption: str,
+    n_texts: int = 0,
+    area: str = "report",
+) -> Html:
+    """A table of numbers, the first column included; the last `n_texts` columns hold words. `area`: of the heads."""
+    names = [sentence(f"{area}.head_{head}", language) for head in heads]
     kinds = [*["tbt-number"] * (len(heads) - n_texts), *["tbt-report-words"] * n_texts]
     return fill(
         _TABLE,

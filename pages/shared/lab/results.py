@@ -9,6 +9,7 @@ import streamlit as st
 from core.lab.sweep.report import is_tested
 from pages.shared.html import fill, join
 from pages.shared.html_parts import note
+from pages.shared.lab.drop import OWN, drop_field
 from pages.shared.lab.hand_in import hand_in
 from pages.shared.lab.heat import KINDS, heatmap
 from pages.shared.lab.laws import (
@@ -19,7 +20,7 @@ from pages.shared.lab.laws import (
     predictions_table,
     takeaway_text,
 )
-from pages.shared.lab.opened import field, opened_file
+from pages.shared.lab.opened import opened_file, show_opened
 from pages.shared.lab.pictures import CURVES, show_kv, show_latency, show_residuals
 from pages.shared.lab.running import show_running
 from pages.shared.lab.shown import Shown, shown_sweep
@@ -57,8 +58,9 @@ def show_results() -> None:
         hand_in(shown)
     else:
         st.html(fill('<p class="tbt-empty">{text}</p>', text=t("lab.none")))
-    with st.container(border=True, key="lab_opening"):
-        field()
+    with st.container(border=True, key="lab_opening"), st.container(key=OWN, gap="xsmall"):
+        drop_field(OWN, t("lab.open"))
+        show_opened()
 
 
 def _choice(every: Sequence[Shown]) -> tuple[Shown | None, list[Shown]]:

@@ -1,0 +1,1 @@
+"""Beyond one machine: a server's sweep on page 5, from the command that makes it to the report."""
