@@ -42,9 +42,11 @@ def test_a_dial_moves_the_figures_and_they_are_cores(visit: Any) -> None:
     assert shown["batching.ceiling"][0].startswith(f"{made['batching']['ceiling']:.3g}"[:4])
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_flash_attention_runs_and_its_tiles_walk(visit: Any, language: str) -> None:
-    visitor = run_flash(opened(visit(locale="zh-CN" if language == "zh" else "en-US"), TIME, lang=language))
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_flash_attention_runs_its_tiles_walk_and_axe_finds_nothing_serious(visit: Any, dark: bool) -> None:
+    language = LANGUAGES[dark]
+    visitor = visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark)
+    run_flash(opened(visitor, TIME, lang=language, model="qwen3-30b-a3b"))
     square = Square(n_tokens=FIRST_N, head_dim=FIRST_HEAD_DIM, n_heads=FIRST_HEADS)
     tiles = tiles_for("query_outer", FIRST_MEMORY * ELEMENTS_PER_KIB, FIRST_HEAD_DIM)
     text = visitor.page.locator(".st-key-time_flash_panel").inner_text()
@@ -54,11 +56,5 @@ def test_flash_attention_runs_and_its_tiles_walk(visit: Any, language: str) -> N
     walk.focus()
     walk.press("ArrowRight")
     assert walk.input_value() != before
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_nothing_serious_once_attention_has_run(visit: Any, dark: bool) -> None:
-    language = LANGUAGES[dark]
-    visitor = visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark)
-    still(run_flash(opened(visitor, TIME, lang=language, model="qwen3-30b-a3b")))
+    still(visitor)
     assert serious(visitor) == []
