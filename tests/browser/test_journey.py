@@ -35,7 +35,7 @@ def test_a_whole_run_and_all_that_a_browser_does_to_it(visit: Any, model: str, p
     end = truth.n_steps
     visitor.click("play").shows(end)
     truth.check(visitor, end)
-    assert not visitor.can("decode") and visitor.screen()["notice"]
+    assert visitor.comes_to_a_stop().screen()["notice"]
 
     visitor.press("step_back", end - 1).press("step_back", end - 2)
     truth.check(visitor, end - 2)

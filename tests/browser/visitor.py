@@ -93,6 +93,11 @@ class Visitor:
     def can(self, action: str) -> bool:
         return self.button(action).get_attribute("aria-disabled") == "false"
 
+    def comes_to_a_stop(self) -> Visitor:
+        """Waits until there is no further token to decode: what can be done is said a moment after the last one."""
+        self.page.wait_for_selector(".tbt-stage [data-act=decode][aria-disabled=true]", timeout=PATIENCE_MS)
+        return self.at_rest()
+
     def click(self, action: str) -> Visitor:
         """Clicks a button of the stage as soon as it can be pressed, and never so that it looks like a double click."""
         self.page.wait_for_selector(f".tbt-stage [data-act={action}][aria-disabled=false]", timeout=PATIENCE_MS)
