@@ -119,6 +119,7 @@ class ExclusiveSlot:
 
     def step(self, others_wait: bool) -> None:
         """One point, unless it is the others' turn."""
+        self._let_go()
         if not self._line or (others_wait and time.monotonic() - self._last_point_at < OTHERS_SECONDS):
             return
         measurement = self._line[0]
@@ -137,6 +138,12 @@ class ExclusiveSlot:
                 measurement.end()
         finally:
             self._last_point_at = time.monotonic()
+
+    def _let_go(self) -> None:
+        """Ends those that were cancelled while they waited: who asked for one does not wait until it is its turn."""
+        for measurement in [each for each in self._line if each.is_over]:
+            self._line.remove(measurement)
+            measurement.end()
 
     def give_up(self) -> None:
         """Ends all of them: the engine stops."""

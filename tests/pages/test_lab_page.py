@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -343,6 +344,30 @@ def test_a_good_file_is_read() -> None:
     assert len(shown.report.rows) == 1 and len(shown.title) < 60
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e400", "1e300", "0.0", "-5"])
+def test_an_impossible_prediction_in_a_file_is_none(seconds: str) -> None:
+    """The chart has no axis for it, and a page that fails has no button that closes the file."""
+    head = f"# predicted: n=16 B=1 {seconds} s; n=16 B=1 0.25 s\n".encode()
+    session = arrive(PAGE, "en", **SMALL)
+    session.session_state["lab_opened"] = shown = read_file(
+        "x.csv", file_with(GOOD).replace(b"# model", head + b"# model")
+    )
+    assert [one.step_s for one in shown.report.predictions] == [0.25]
+    session.run()
+    assert not session.exception and session.button(key="lab_close")
+
+
+@pytest.mark.parametrize(
+    "row", [GOOD.replace("100,100", "0,0"), GOOD.replace("0.5", "1e308"), GOOD.replace("100,100", "9" * 400 + ",100")]
+)
+def test_a_kept_file_with_impossible_rows_is_left_out(tmp_path: Path, row: str) -> None:
+    """As one that is dropped on the page is refused: over either the page would fail each time it is drawn."""
+    first = SweepStore(tmp_path)
+    for number, lines in enumerate(([row, row.replace("16,", "32,", 1)], [GOOD])):
+        first.new_paths("k" * 22, 1)[0].with_name(f"{number:015d}.csv").write_bytes(file_with(*lines))
+    assert [sweep.name for sweep in SweepStore(tmp_path).of("k" * 22)] == [f"{1:015d}"]
+
+
 def test_the_folder_is_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TBT_CACHE", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -352,6 +377,18 @@ def test_the_folder_is_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert cache_folder() != first and cache_folder().stat().st_mode & 0o077 == 0
     monkeypatch.setenv("TBT_CACHE", str(tmp_path / "cache"))
     assert cache_folder() == tmp_path / "cache" / "sweeps"
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "~nobody-is-called-so", "long" * 100])
+def test_without_the_operators_folder_the_lab_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TBT_CACHE", place if place.startswith("~") else str(tmp_path / place))
+    monkeypatch.setattr(logging.getLogger("pages"), "propagate", True)
+    assert cache_folder().parent == tmp_path and cache_folder().is_dir()
+    assert "TBT_CACHE" in caplog.text and str(tmp_path) not in caplog.text
 
 
 def test_remaining_time_follows_what_was_seen() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from html import unescape
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.engine.exclusive import Measurement
 from core.engine.run import Run, RunConfig
 from core.engine.steps import generate
 from core.estimate.accelerators import accelerator_named
@@ -23,7 +25,9 @@ from core.model.load import LanguageModel
 from core.words import LANGUAGES, sentence
 from pages.shared.figures.causality import written
 from pages.shared.numbers import count, scaled
+from pages.shared.resources import engine
 from pages.shared.started import Started
+from pages.shared.tools.connection import Connection, gone
 from pages.shared.tools.job import Job
 from pages.shared.tools.race import FORMULA_CARD, FORMULA_CONTEXT, FORMULA_MODEL, times
 from pages.shared.visit import Visit
@@ -258,3 +262,22 @@ def test_who_leaves_ends_the_measurement(tiny_f32: LanguageModel) -> None:
     del job
     gc.collect()
     assert measurement.is_cancelled
+
+
+def test_whose_connection_is_gone_ends_the_measurement(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streamlit keeps the session meanwhile; whoever waits in the line should not wait for it."""
+    monkeypatch.setattr("pages.shared.tools.connection.GRACE_SECONDS", 0.0)
+    busy = engine().measure(Measurement("before it", [lambda: time.sleep(0.05)] * 100))
+    session = panel("race", "en")
+    session.button(key="race_start").click().run()
+    job = session.session_state["race_job"]
+    first = job.connection
+    assert job.is_under_way and first is not None
+    Connection().hold(job)  # it was back
+    gone(first)
+    assert not job.is_over(0.3)
+    gone(job.connection)
+    assert job.is_over(30) and not busy.is_over
+    busy.cancel()
+    session.run()
+    assert not session.exception

@@ -164,6 +164,18 @@ def test_cancelled_before_it_began_it_measures_nothing(engine: Engine, by_future
     assert not measurement.done and engine.status().n_restarts == 0
 
 
+@pytest.mark.parametrize("by_future", [False, True])
+def test_cancelled_in_the_line_it_is_over_before_its_turn(slot: ExclusiveSlot, by_future: bool) -> None:
+    first, second, third = (Measurement(f"m{n}", [lambda: 1] * 3) for n in range(3))
+    for each in (first, second, third):
+        slot.add(each)
+    slot.step(others_wait=False)
+    assert second.future.cancel() if by_future else second.cancel() is None
+    slot.step(others_wait=True)
+    assert second.future.done() and not second.done and slot.place(second) == -1
+    assert slot.place(third) == 1 and slot.status == Measuring(name="m0", n_done=1, n_points=3, n_waiting=1)
+
+
 def test_a_measurement_without_points_is_over_at_once(engine: Engine) -> None:
     assert values(engine.measure(Measurement("m", []))) == []
 

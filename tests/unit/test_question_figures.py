@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from core.words import LANGUAGES
 from pages.shared.figures.questions import Mark, Scale, curves_html, scale_for, strip_html, ticks_for
 
-positive = st.floats(1e-6, 1e15)
+positive = st.floats(5e-324, 1e25, allow_subnormal=True)
+"""Whatever can be typed."""
 
 
 def write(value: float) -> str:
@@ -27,6 +28,10 @@ def test_all_values_stand_between_the_ends(values: list[float]) -> None:
     assert sorted(places) == pytest.approx([scale.x(value) for value in sorted(values)])
     ticks = ticks_for(scale)
     assert 1 <= len(ticks) <= 8 and ticks == sorted(ticks)
+
+
+def test_a_strip_that_begins_below_the_smallest_number_has_ticks() -> None:
+    assert ticks_for(scale_for([5e-324], 720)) and ticks_for(scale_for([5e-324, 1e15], 720))
 
 
 def test_equal_ratios_are_equally_far() -> None:

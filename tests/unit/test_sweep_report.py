@@ -132,3 +132,12 @@ def test_bytes_that_depend_on_n_are_not_one_number() -> None:
 def test_a_falling_line_implies_no_bandwidth() -> None:
     rows = tuple(replace(one, decode_step_s=1 / one.context) for one in made().rows)
     assert all(law.implied_bytes_per_s is None for law in findings(made(rows=rows)).laws)
+
+
+def test_what_is_missing_is_counted_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head of a file of a few hundred bytes can plan four million rows."""
+    many = SweepPlan(contexts=tuple(range(2, 66)), batches=tuple(range(1, 65)), repeats=1000)
+    monkeypatch.setattr(SweepPlan, "spots", lambda self: pytest.fail("every spot was made"))
+    rows = (row(2, 1), row(2, 1), row(65, 64, 999), row(66, 1), row(2, 65), row(2, 1, 1000))
+    report = SweepReport(model="m", machine={}, plan=many, rows=rows)
+    assert findings(report).n_missing == 64 * 64 * 1000 - 2

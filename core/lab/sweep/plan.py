@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Literal, NamedTuple
@@ -59,6 +59,14 @@ class SweepPlan:
         for repeat in range(self.repeats):
             for context, batch in reversed(rising) if repeat % 2 else rising:
                 yield Spot(context, batch, repeat)
+
+    def n_missing(self, measured: Set[Spot]) -> int:
+        """How many spots are not `measured`. None is made for it: a plan out of a file may have millions."""
+        n_there = sum(
+            spot.context in self.contexts and spot.batch in self.batches and spot.repeat < self.repeats
+            for spot in measured
+        )
+        return len(self.contexts) * len(self.batches) * self.repeats - n_there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,7 +149,7 @@ def findings(report: SweepReport) -> Findings:
         tested=held_out_or_none(points),
         position_bytes=whole,
         weight_bytes=None if weights is None else round(weights),
-        n_missing=len(set(report.plan.spots()) - {row.spot for row in report.rows}),
+        n_missing=report.plan.n_missing({row.spot for row in report.rows}),
         n_disturbed=sum(told) if told else None,
         checked=tuple(Checked(one, middles.get((one.context, one.batch))) for one in report.predictions),
     )

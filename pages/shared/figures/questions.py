@@ -138,7 +138,8 @@ def ticks_for(scale: Scale) -> list[float]:
     sizes = (1, 2, 5) if scale.high - scale.low <= _MOST_DECADES_WITH_HALVES else (1,)
     step = max(1, math.ceil((last - first) / 7))
     values = [size * 10.0**power for power in range(first, last + 1, step) for size in sizes]
-    return [value for value in values if scale.low <= math.log10(value) <= scale.high]
+    # Below the smallest number there is, a power is 0: 5e-324 can be typed as any other.
+    return [value for value in values if value and scale.low <= math.log10(value) <= scale.high]
 
 
 def _drawing(

@@ -6,6 +6,7 @@ nothing of streamlit and nothing of torch.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import time
@@ -22,7 +23,7 @@ from core.lab.sweep.plan import SweepPlan, SweepRow
 from core.lab.sweep.report import Prediction
 from core.lab.sweep.table import DATE, MOST_FILE_BYTES, SweepFile, read_sweep
 from core.refusal import Refusal
-from pages.shared.lab.notes import COMPARED, plan_of, predictions_of
+from pages.shared.lab.notes import COMPARED, is_possible, plan_of, predictions_of
 
 if TYPE_CHECKING:
     from core.engine.exclusive import Measurement  # which brings torch
@@ -31,6 +32,8 @@ FOLDER = "TBT_CACHE"
 MOST_KEPT = 24
 """Sweeps of one visitor; the oldest that is over goes first."""
 MOST_VISITORS = 512
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -200,9 +203,13 @@ def cache_folder() -> Path:
     """Where sweeps are written: the operator's TBT_CACHE, else a folder for temporary files that is ours alone."""
     set_by_operator = os.environ.get(FOLDER)
     if set_by_operator:
-        folder = Path(set_by_operator).expanduser() / "sweeps"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
+        try:
+            folder = Path(set_by_operator).expanduser() / "sweeps"
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except (OSError, RuntimeError):  # a file is in its place, say, or nobody is called so whose home it names
+            logger.warning("TBT_CACHE cannot be used: sweeps are kept in a folder for temporary files.")
+        else:
+            return folder
     owner = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"token-by-token-{owner}"
     try:
@@ -225,6 +232,8 @@ def _read_all(place: Path) -> list[KeptSweep]:
             content = path.read_bytes()
             whole = content[: content.rfind(b"\n") + 1].decode()
             head, rows = read_sweep(whole, path.name)
+            if not all(map(is_possible, rows)):
+                continue
             found.append(KeptSweep(head, plan_of(head, rows), predictions_of(head), path, rows))
         except (OSError, UnicodeDecodeError, Refusal):
             continue

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.lab.sweep.plan import FILLS, SweepPlan, SweepRow
+from core.lab.sweep.plan import FILLS, LEAST_CONTEXT, SweepPlan, SweepRow
 from core.lab.sweep.report import Prediction
 from core.refusal import Refusal
 
 CONTEXTS, BATCHES, REPEATS, PREDICTED, COMPARED = "contexts", "batches", "repeats", "predicted", "compared"
+MOST_COUNT, MOST_BYTES, MOST_SECONDS = 10**8, 10**18, 10**5
+"""What a row can hold: positions and sequences, bytes and FLOP of a step in thousands, seconds."""
 
 
 def notes_of(plan: SweepPlan, predictions: Sequence[Prediction], compared: str) -> dict[str, str]:
@@ -43,8 +45,22 @@ def predictions_of(head: Mapping[str, str]) -> tuple[Prediction, ...]:
     found = []
     for text in head.get(PREDICTED, "").split("; "):
         try:
-            context, batch, seconds, _unit = text.removeprefix("n=").replace("B=", "").split(" ")
-            found.append(Prediction(int(batch), int(context), float(seconds)))
+            context, batch, written, _unit = text.removeprefix("n=").replace("B=", "").split(" ")
+            seconds = float(written)
+            if 0 < seconds < MOST_SECONDS:  # "nan" and "inf" are numbers to Python
+                found.append(Prediction(int(batch), int(context), seconds))
         except ValueError:
             continue
     return tuple(found)
+
+
+def is_possible(row: SweepRow) -> bool:
+    """Whether a row out of a file holds numbers of a measurement: what is drawn is divided by them."""
+    whole = (row.kv_bytes_formula, row.kv_bytes_measured, row.flops_chapter, row.flops_exact, row.bytes_read)
+    return (
+        LEAST_CONTEXT <= row.context <= MOST_COUNT
+        and 1 <= row.batch <= MOST_COUNT
+        and row.repeat <= MOST_COUNT
+        and 1e-9 < row.decode_step_s < MOST_SECONDS
+        and all(0 < value <= MOST_BYTES for value in whole)
+    )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.lab.sweep.plan import LEAST_CONTEXT, SweepRow
 from core.lab.sweep.table import read_sweep
 from core.refusal import Refusal
+from pages.shared.lab.notes import is_possible
 from pages.shared.lab.shown import Shown, shown_file
 from pages.shared.language import t
 from pages.shared.trouble import notice
 
 MOST_FILE_MIB, MOST_ROWS, LONGEST_NAME = 2, 20_000, 40
-MOST_COUNT, MOST_BYTES, MOST_SECONDS = 10**8, 10**18, 10**5
-"""What a row can hold: positions and sequences, bytes and FLOP of a step in thousands, seconds."""
 _OPENED = "lab_opened"
 
 
@@ -54,17 +52,6 @@ def read_file(name: str, content: bytes) -> Shown:
         if refusal.key == "sweep.not_a_sweep":  # whose sentence is for a file that is to be written
             raise Refusal("lab.file_no_sweep", file=short) from None
         raise
-    if len(rows) > MOST_ROWS or not all(map(_is_possible, rows)):
+    if len(rows) > MOST_ROWS or not all(map(is_possible, rows)):
         raise Refusal("lab.file_absurd", file=short)
     return shown_file({key[:LONGEST_NAME]: text[:200] for key, text in head.items()}, rows, short)
-
-
-def _is_possible(row: SweepRow) -> bool:
-    whole = (row.kv_bytes_formula, row.kv_bytes_measured, row.flops_chapter, row.flops_exact, row.bytes_read)
-    return (
-        LEAST_CONTEXT <= row.context <= MOST_COUNT
-        and 1 <= row.batch <= MOST_COUNT
-        and row.repeat <= MOST_COUNT
-        and 1e-9 < row.decode_step_s < MOST_SECONDS
-        and all(0 < value <= MOST_BYTES for value in whole)
-    )

@@ -19,6 +19,7 @@ from pages.shared.html_parts import note
 from pages.shared.language import language, t
 from pages.shared.numbers import count
 from pages.shared.resources import engine
+from pages.shared.tools.connection import Connection, this_connection
 
 if TYPE_CHECKING:
     from core.engine.exclusive import Measurement
@@ -50,7 +51,7 @@ class NoRun:
 
 @dataclass(eq=False)
 class Job(Generic[Result]):
-    """One measurement of one run. It is cancelled with the session that asked for it.
+    """One measurement of one run. It is cancelled with the session that asked for it, or with its connection.
 
     `result` says what was measured by now. Once it is over, the result alone is kept: no tensor stays behind.
     """
@@ -60,6 +61,7 @@ class Job(Generic[Result]):
     result: Callable[[], Result]
     refusal: Refusal | None = None
     asked: dict[str, Any] = field(default_factory=dict)
+    connection: Connection | None = None
 
     def __post_init__(self) -> None:
         assert self.measurement is not None
@@ -107,7 +109,8 @@ def begin(tool: str, visit: Owner, make: Callable[[], tuple[Measurement, Callabl
     except Refusal as refusal:
         state[f"{tool}_refusal"] = of, refusal
     else:
-        state[f"{tool}_job"] = Job(of, engine().measure(measurement), result, asked=asked)
+        state[f"{tool}_job"] = job = Job(of, engine().measure(measurement), result, asked=asked)
+        this_connection().hold(job)
 
 
 def watched(tool: str, visit: Owner) -> Job[Any] | None:
@@ -123,6 +126,7 @@ def watched(tool: str, visit: Owner) -> Job[Any] | None:
         job = None
     if job is not None:
         if not job.is_over(PATIENCE_SECONDS):
+            this_connection().hold(job)
             _progress(tool, job)
         refusal = job.refusal
     if refusal is not None:
