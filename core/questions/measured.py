@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROUNDING_SHARE = 0.01
 """Of the largest number: what changed by less is rounding, in halves as well."""
+BEYOND = 1.1
+"""Times what the bytes explain: from there on a longer step is said to have another reason too."""
 
 
 def live_contexts(given: Given) -> tuple[int, ...]:
@@ -33,21 +35,34 @@ def decode_times(model: LanguageModel, ids: Ids, given: Given) -> Experiment:
     """A decode step's seconds along the context."""
     from core.lab.decode_times import DecodeTimes
 
-    times = DecodeTimes(model, ids, live_contexts(given))
-    return Experiment(times.measurement(), lambda: decode_times_outcome(times.result, len(live_contexts(given))))
+    contexts = live_contexts(given)
+    times, read = DecodeTimes(model, ids, contexts), _bytes_read(model, contexts[-1]) / _bytes_read(model, contexts[0])
+    return Experiment(times.measurement(), lambda: decode_times_outcome(times.result, len(contexts), read))
 
 
-def decode_times_outcome(result: Sequence[DecodeTime], n_wanted: int) -> Outcome | None:
-    """Each length's seconds in times the first's."""
+def decode_times_outcome(result: Sequence[DecodeTime], n_wanted: int, read: float) -> Outcome | None:
+    """Each length's seconds in times the first's; `read`: how many times the bytes the longest reads."""
     if len(result) < n_wanted:
         return None
     first, *others = result
+    case = "beyond" if others[-1].seconds / first.seconds > BEYOND * read else ""
     facts = {
         "short": Quantity(first.seconds, "s"),
         "long": Quantity(others[-1].seconds, "s"),
         "times": Quantity(others[-1].seconds / first.seconds, "times"),
+        "read": Quantity(read, "times"),
     }
-    return Outcome(answer=tuple(time.seconds / first.seconds for time in others), facts=facts)
+    return Outcome(answer=tuple(time.seconds / first.seconds for time in others), facts=facts, case=case)
+
+
+def _bytes_read(model: LanguageModel, n: int) -> int:
+    """What a decode step of one sequence reads at a context length: weights and cache."""
+    from core.estimate.dtypes import DTYPES, WeightDtypes
+    from core.estimate.kv import kv_bytes
+    from core.estimate.weights import weight_bytes_read
+
+    weights = weight_bytes_read(model.shape, WeightDtypes(DTYPES[model.dtype_name]), 1)
+    return int(weights + kv_bytes(model.shape, n_tokens=n, dtypes=model.kv_dtypes))
 
 
 def race(model: LanguageModel, ids: Ids, given: Given) -> Experiment:

@@ -1,8 +1,9 @@
 """A question as a record: what is predicted, what the learner may set, and the function of core that answers it.
 
-A question is one entry of `core.questions.registry` and its words: `questions.KEY_title`, `KEY_ask`, `KEY_why` and, as
-the prediction needs them, `KEY_believed`, `KEY_choice_NAME`, `KEY_row_NAME`;
-where lines are drawn, `KEY_line_NAME`, `KEY_lines`, `KEY_x` and `KEY_y`. Nothing here imports torch.
+A question is one entry of `core.questions.registry` and its words: `questions.KEY_title`, `KEY_ask`, `KEY_why` (and
+`KEY_why_CASE`, where what came out has another reason) and, as the prediction needs them, `KEY_believed`,
+`KEY_choice_NAME`, `KEY_row_NAME`; where lines are drawn, `KEY_line_NAME`, `KEY_lines`, `KEY_x` and `KEY_y`. Nothing here
+imports torch.
 """
 
 from __future__ import annotations
@@ -126,14 +127,18 @@ class Outcome:
         believed: the number that the misconception gives instead; None where it gives none.
         facts: what the sentence of why is filled with.
         lines: heights along the positions or steps of an experiment, by name, to be drawn beside the answer.
+        case: "" or what makes the sentence of why another one.
         does_not_fit: whether weights and cache need more than nine tenths of the card's memory.
+        n_disturbed: points of the experiment that other programs disturbed to the last.
     """
 
     answer: Answer
     believed: float | None = None
     facts: Mapping[str, Quantity] = field(default_factory=dict)
     lines: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    case: str = ""
     does_not_fit: bool = False
+    n_disturbed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,10 @@ Live = Callable[["LanguageModel", Ids, Given], Experiment]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question. Either `answer` reckons the outcome, or `live` makes the experiment that measures it."""
+    """One question. Either `answer` reckons the outcome, or `live` makes the experiment that measures it.
+
+    `is_timed`: whether seconds are measured, which other programs disturb.
+    """
 
     key: str
     prediction: Prediction
@@ -167,6 +175,7 @@ class Question:
     given: Given = Given()
     answer: Callable[[Given], Outcome] | None = None
     live: Live | None = None
+    is_timed: bool = False
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.live is None):

@@ -98,16 +98,22 @@ def windowed_cache(given: Given) -> Outcome:
 
 
 def cache_on_a_rank(given: Given) -> Outcome:
-    """The share of one request's cache that lies on each of `ranks` devices, against an even split."""
+    """The share of one request's cache that lies on the fullest of `ranks` devices, against an even split.
+
+    With as many heads as devices or more, every head lies on one device; with fewer, each device holds a copy of one.
+    """
     whole, own = (kv_bytes(given.shape, n_tokens=given.n, ranks=ranks) for ranks in (1, given.ranks))
     heads = max(getattr(group.attention, "n_kv_heads", 1) for group in given.shape.groups)
+    is_copied = given.ranks > heads
     facts = {
         "own": Quantity(own, "B"),
         "whole": Quantity(whole, "B"),
         "heads": Quantity(heads, ""),
-        "copies": Quantity(given.ranks * own / whole, "times"),
+        "most": Quantity(-(-heads // given.ranks), ""),
+        "copies": Quantity(given.ranks * own / whole if is_copied else 1.0, "times"),
     }
-    return Outcome(answer=100 * own / whole, believed=100 / given.ranks, facts=facts)
+    case = "" if is_copied else "even" if heads % given.ranks == 0 else "uneven"
+    return Outcome(answer=100 * own / whole, believed=100 / given.ranks, facts=facts, case=case)
 
 
 def cache_equals_weights(given: Given) -> Outcome:

@@ -43,9 +43,13 @@ def larger_batch(given: Given) -> Outcome:
     """How many times the tokens a second a batch gives, against as many times as there are sequences."""
     _, alone, _ = at(given.shape, given.accelerator, given.n)
     made, together, _ = at(given.shape, given.accelerator, given.n, given.batch)
-    facts = {"alone": Quantity(alone, "s"), "together": Quantity(together, "s"), **_read(made.decode)}
+    facts = {"alone": Quantity(alone, "s"), "together": Quantity(together, "s"), **_work(made.decode)}
     return Outcome(
-        answer=given.batch * alone / together, believed=float(given.batch), facts=facts, does_not_fit=overfull(made)
+        answer=given.batch * alone / together,
+        believed=float(given.batch),
+        facts=facts,
+        case=_case(made.decode),
+        does_not_fit=overfull(made),
     )
 
 
@@ -78,10 +82,23 @@ def lighter_weights(given: Given) -> Outcome:
     facts = {
         "whole": Quantity(whole.decode.weights_read, "B"),
         "packed": Quantity(packed.decode.weights_read, "B"),
-        "kv": Quantity(packed.decode.kv_read, "B"),
+        **_work(packed.decode),
     }
     believed = whole.decode.weights_read / packed.decode.weights_read
-    return Outcome(answer=slow / fast, believed=believed, facts=facts, does_not_fit=overfull(whole))
+    case = _case(packed.decode)
+    return Outcome(answer=slow / fast, believed=believed, facts=facts, case=case, does_not_fit=overfull(whole))
+
+
+def _case(decode: Decode) -> str:
+    """Whether the step waits for the arithmetic, and not for bytes as most do."""
+    return "compute" if decode.floor is not None and decode.floor.bound == "compute" else ""
+
+
+def _work(decode: Decode) -> dict[str, Quantity]:
+    """What a step reads, and the least time that reading and computing take, each alone."""
+    assert decode.floor is not None, "every card of the questions has a peak"
+    times = {"reading": decode.floor.memory_s, "computing": decode.floor.compute_s}
+    return {**_read(decode), **{name: Quantity(float(seconds), "s") for name, seconds in times.items()}}
 
 
 def _read(decode: Decode) -> dict[str, Quantity]:

@@ -54,6 +54,7 @@ CHAPTER: tuple[Question, ...] = (
         dials=(LIVE, Dial("n", (512, 1024, 2048))),
         given=Given(n=2048),
         live=measured.decode_times,
+        is_timed=True,
         link=Link(LAB_PAGE),
     ),
     Question(
@@ -135,6 +136,7 @@ MISCONCEPTIONS: tuple[Question, ...] = (
         dials=(LIVE, Dial("n", (64, 128, 256, 512)), Dial("n_new", (8, 16, 32))),
         given=Given(n=256, n_new=16),
         live=measured.rate,
+        is_timed=True,
         link=Link(RACE_PAGE),
     ),
     Question(
@@ -197,6 +199,7 @@ MISCONCEPTIONS: tuple[Question, ...] = (
         dials=(LIVE, Dial("n", (32, 64, 128, 256)), Dial("n_new", (8, 12, 16))),
         given=Given(n=64, n_new=8),
         live=measured.race,
+        is_timed=True,
         link=Link(RACE_PAGE, words=(("tool", "race"),)),
     ),
     Question(

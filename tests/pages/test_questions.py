@@ -11,15 +11,19 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.questions.judge import Verdict
-from core.questions.question import Amount, Choice, Curve, Question, Table
+from core.questions.question import Amount, Choice, Curve, Outcome, Question, Table
 from core.questions.registry import CHAPTER, QUESTIONS
 from core.words import LANGUAGES, catalogue, sentence
+from pages.shared.questions.progress import Answered, Pledge
+from pages.shared.questions.reveal import remarks
 from tests.pages.screen import arrive
 
 PAGE = "7_questions.py"
 RECKONED = [key for key, question in QUESTIONS.items() if question.answer is not None]
 MEASURED = [key for key in QUESTIONS if key not in RECKONED]
 LINES = {"training": ("before", "after"), "queries": ("queries", "keys")}
+CASES = {"batch": ("compute",), "int4": ("compute",), "ranks": ("even", "uneven"), "slower": ("beyond",)}
+"""What makes the sentence of why another one."""
 
 
 def said(session: AppTest) -> str:
@@ -189,6 +193,15 @@ def test_an_experiment_runs_on_the_live_model(language: str, key: str) -> None:
     assert sentence(f"questions.verdict_{answered.verdict}", language) in said(session)
 
 
+def test_seconds_that_waver_are_said_to() -> None:
+    """Counts and bytes do not: whatever else runs meanwhile, they are the same."""
+    for key, said_so in (("slower", True), ("past", False)):
+        outcome = Outcome(answer=1.0, n_disturbed=3)
+        found = remarks(QUESTIONS[key], Answered(Pledge(key, QUESTIONS[key].given, 1.0), outcome))
+        assert bool(found) == said_so and all("3" in each for each in found)
+        assert remarks(QUESTIONS[key], Answered(Pledge(key, QUESTIONS[key].given, 1.0), Outcome(answer=1.0))) == []
+
+
 def test_what_the_model_cannot_do_is_a_sentence() -> None:
     session = arrive(PAGE, "en", q="slower")
     session.selectbox(key="questions_slower_live").set_value("tiny").run()
@@ -208,11 +221,24 @@ def test_the_way_on_takes_the_settings_along() -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_the_reason_is_that_of_what_came_out(language: str) -> None:
+    session = arrive(PAGE, language, q="batch", card="m2-ultra", n="1024", batch="64")
+    shown = said(predict(session, QUESTIONS["batch"]))
+    compute, memory = (
+        catalogue(language)[f"questions.{name}"].split("{")[0] for name in ("batch_why_compute", "batch_why")
+    )
+    assert compute in shown and memory not in shown
+    limit = sentence("questions.beyond_limit", language, model="GPT-2 (124M)", limit="1,024", n="131,072")
+    assert flat(limit) in said(predict(arrive(PAGE, language, q="constant", model="gpt2"), QUESTIONS["constant"]))
+    assert flat(limit) not in shown
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_no_words_are_left_over(language: str) -> None:
     """Each key belongs to a question's prediction, a dial, or is named in the code."""
     wanted = set()
     for key, question in QUESTIONS.items():
-        wanted |= {f"{key}_{part}" for part in ("title", "ask", "why")}
+        wanted |= {f"{key}_{part}" for part in ("title", "ask", "why", *(f"why_{case}" for case in CASES.get(key, ())))}
         wanted |= {f"dial_{dial.name}" for dial in question.dials}
         if key in ("training", "queries"):  # they draw lines
             wanted |= {f"{key}_{part}" for part in ("lines", "x", "y")}

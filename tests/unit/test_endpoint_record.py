@@ -106,7 +106,7 @@ def changed(column: str, value: str) -> str:
         *((changed("context", value), "row_broken") for value in ("", "0", "-1", "1e3", "٣", "9" * 12)),
         *((changed("batch", value), "row_broken") for value in ("0", "257", "4.0")),
         *((changed("ttft_s", value), "row_broken") for value in ("", "0.0", "nan", "inf", "-1", "1e300", "0x1")),
-        (changed("decode_step_s", "1_0"), "row_broken"),
+        *((changed("decode_step_s", value), "row_broken") for value in ("1_0", "5e-324", "1e-30")),
         (changed("together", "1.5"), "row_broken"),
         (changed("note", "failed:<b>"), "row_broken"),
         (changed("note", "queued <script>"), "row_broken"),

@@ -218,10 +218,37 @@ def test_light_weights_leave_the_cache() -> None:
     assert made.believed == pytest.approx(4, rel=1e-3)
 
 
-@pytest.mark.parametrize(("ranks", "share"), [(2, 50), (8, 12.5), (16, 12.5), (32, 12.5)])
-def test_heads_are_copied(ranks: int, share: float) -> None:
-    made = outcome("ranks", ranks=ranks)
-    assert made.answer == share and made.believed == 100 / ranks
+@pytest.mark.parametrize(
+    ("model", "ranks", "share", "copies", "case"),
+    [
+        ("llama-3.1-8b", 2, 50, 1, "even"),
+        ("llama-3.1-8b", 8, 12.5, 1, "even"),
+        ("llama-3.1-8b", 16, 12.5, 2, ""),
+        ("llama-3.1-8b", 32, 12.5, 4, ""),
+        ("phi-4", 4, 30, 1, "uneven"),  # ten heads: three, three, two and two
+        ("phi-4", 8, 20, 1, "uneven"),
+        ("phi-4", 16, 10, 1.6, ""),
+    ],
+)
+def test_heads_are_copied_only_where_there_are_fewer(
+    model: str, ranks: int, share: float, copies: float, case: str
+) -> None:
+    made = outcome("ranks", model=model, ranks=ranks)
+    assert made.answer == pytest.approx(share) and made.believed == 100 / ranks
+    assert made.facts["copies"].value == pytest.approx(copies) and made.case == case
+
+
+@pytest.mark.parametrize("key", ["batch", "int4"])
+def test_a_step_that_waits_for_arithmetic_is_said_to(key: str) -> None:
+    """An M2 Ultra multiplies slowly beside what it reads: with 64 sequences the products take longer."""
+    bytes_first, products_first = (outcome(key, card="m2-ultra", n=1024, batch=batch) for batch in (2, 64))
+    assert (bytes_first.case, products_first.case) == ("", "compute")
+    reading, computing = (products_first.facts[name].value for name in ("reading", "computing"))
+    assert computing > reading
+    if key == "int4":
+        assert products_first.answer == 1.0, "as many products, as fast"
+    else:
+        assert products_first.facts["together"].value == computing
 
 
 def test_a_rejection_ends_the_draft() -> None:

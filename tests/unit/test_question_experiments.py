@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from core.engine.engine import Engine
+from core.engine.run import Run, RunConfig
+from core.engine.steps import generate
 from core.lab.causality import Causality, Change, LayerChange
 from core.lab.decode_times import REPEATS, DecodeTime, DecodeTimes
 from core.lab.race import LaneStep, RaceResult, RaceStep
@@ -112,17 +114,26 @@ def test_what_is_rounding_is_no_change(changes: tuple[float, ...], answer: str) 
 
 
 def test_a_step_is_timed_along_the_context(engine: Engine, model: LanguageModel) -> None:
+    model = replace(model, end_token_ids=frozenset())
     outcome = run(engine, model, "slower", SMALL)
     assert isinstance(outcome.answer, tuple) and len(outcome.answer) == 3
     short, long = (outcome.facts[name].value for name in ("short", "long"))
     assert outcome.answer[-1] == pytest.approx(long / short) and short > 0
+    read = []
+    for n in (SMALL.n // 16, SMALL.n):
+        two_tokens = Run(model, [1] * (n - 1), RunConfig(max_new=2))
+        list(generate(model, two_tokens))
+        read.append(two_tokens.steps[-1].bytes_read)
+    assert outcome.facts["read"].value == pytest.approx(read[1] / read[0]), "the ledger's bytes of the same steps"
 
 
 def test_the_curve_is_in_times_the_first() -> None:
     times = [DecodeTime(n, seconds) for n, seconds in ((2, 0.5), (8, 0.75), (16, 1.0), (32, 2.0))]
-    outcome = measured.decode_times_outcome(times, 4)
-    assert outcome is not None and outcome.answer == (1.5, 2.0, 4.0)
-    assert measured.decode_times_outcome(times[:3], 4) is None
+    outcome = measured.decode_times_outcome(times, 4, 1.5)
+    assert outcome is not None and outcome.answer == (1.5, 2.0, 4.0) and outcome.case == "beyond"
+    explained = measured.decode_times_outcome(times, 4, 3.9)
+    assert explained is not None and explained.case == "" and explained.facts["read"].value == 3.9
+    assert measured.decode_times_outcome(times[:3], 4, 1.5) is None
 
 
 def test_the_steps_are_timed_behind_a_real_cache(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,21 @@ def test_all_values_stand_between_the_ends(values: list[float]) -> None:
     places = [scale.x(value) for value in values]
     assert all(14 < place < 706 for place in places)
     assert sorted(places) == pytest.approx([scale.x(value) for value in sorted(values)])
-    ticks = ticks_for(scale)
-    assert 1 <= len(ticks) <= 8 and ticks == sorted(ticks)
+    for thousand in (1000, 1024):
+        ticks = ticks_for(scale, thousand)
+        assert 1 <= len(ticks) <= 9 and ticks == sorted(ticks)
+
+
+def test_bytes_are_marked_at_whole_units() -> None:
+    scale = scale_for([2 * 2**20, 3 * 2**30], 720)
+    assert ticks_for(scale, 1024) == [2**20, 10 * 2**20, 100 * 2**20, 2**30]
+    assert ticks_for(scale) == [1e6, 1e7, 1e8, 1e9]
+
+
+def test_no_line_runs_through_a_number() -> None:
+    far, near = ([Mark("said", 5.0, "you"), Mark("outcome", value, "it")] for value in (20.0, 10.3))
+    shown = [strip_html("question-prompt", marks, "all", "en", write) for marks in (far, near)]
+    assert [">10×<" in html for html in shown] == [True, False] and all(">5×<" in html for html in shown)
 
 
 def test_a_strip_that_begins_below_the_smallest_number_has_ticks() -> None:

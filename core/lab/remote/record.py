@@ -19,7 +19,7 @@ from core.refusal import Refusal
 
 MOST_ROWS, MOST_CELLS = 5000, 400
 """Points in a file, and different pairs of context and batch among them: each is drawn, and reckoned with."""
-MOST_SECONDS, MOST_POSITIONS, MOST_RETRIES = 10**5, 10**12, 10**6
+LEAST_SECONDS, MOST_SECONDS, MOST_POSITIONS, MOST_RETRIES = 1e-9, 10**5, 10**12, 10**6
 LONGEST_HEAD, LONGEST_NAME = 200, 40
 
 
@@ -90,10 +90,10 @@ def _point(cells: Mapping[str, str]) -> RemotePoint:
             _known(cells["batch"], MOST_CONCURRENT, 1),
             _known(cells["repeat"], MOST_REPEATS),
         ),
-        decode_step_s=_number(cells["decode_step_s"], MOST_SECONDS),
-        tpot_s=_number(cells["tpot_s"], MOST_SECONDS),
-        ttft_s=_number(cells["ttft_s"], MOST_SECONDS),
-        ttft_last_s=_number(cells["ttft_last_s"], MOST_SECONDS),
+        decode_step_s=_seconds(cells["decode_step_s"]),
+        tpot_s=_seconds(cells["tpot_s"]),
+        ttft_s=_seconds(cells["ttft_s"]),
+        ttft_last_s=_seconds(cells["ttft_last_s"]),
         tokens=_whole(cells["tokens"], 2 * MOST_NEW_TOKENS),
         prompt_tokens=_whole(cells["prompt_tokens"], 2 * MOST_CONTEXT),
         pieces=_whole(cells["pieces"], 2 * MOST_NEW_TOKENS),
@@ -133,3 +133,11 @@ def _number(text: str, most: float) -> float | None:
     if not fullmatch(r"[0-9]{1,20}(\.[0-9]{1,25})?(e[-+]?[0-9]{1,3})?", text) or not 0 <= float(text) <= most:
         raise ValueError
     return float(text)
+
+
+def _seconds(text: str) -> float | None:
+    """A time that can have passed, since rates are made of it; None for nothing."""
+    value = _number(text, MOST_SECONDS)
+    if value is not None and value < LEAST_SECONDS:
+        raise ValueError
+    return value

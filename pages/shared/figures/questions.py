@@ -26,6 +26,8 @@ HEIGHT, _LINE, _SIDE = 150.0, 70.0, 14.0
 _ROWS = {"said": 34.0, "outcome": 116.0, "believed": 138.0}
 """Where each mark's words stand: one above the axis, two below its ticks."""
 _MOST_DECADES_WITH_HALVES = 1.8
+_HALF_LETTER = 4.0
+"""Pixels: half the width of a letter of a tick's label, and a little room."""
 
 
 class Mark(NamedTuple):
@@ -49,14 +51,21 @@ class Scale(NamedTuple):
         return _SIDE + min(1.0, max(0.0, share)) * (self.width - 2 * _SIDE)
 
 
-def strip_html(key: str, marks: Sequence[Mark], description: str, language: str, write: Callable[[float], str]) -> str:
+def strip_html(
+    key: str,
+    marks: Sequence[Mark],
+    description: str,
+    language: str,
+    write: Callable[[float], str],
+    thousand: int = 1000,
+) -> str:
     """The strip for wide and for narrow rooms; the zones around the outcome are those in which a prediction is judged.
 
-    `marks` hold the outcome; a mark at or below 0 stands at the left edge.
+    `marks` hold the outcome; a mark at or below 0 stands at the left edge. `thousand` as in `ticks_for`.
     """
     title = sentence("questions.strip_title", language)
     drawings = "".join(
-        _drawing(f"{key}-{kind}", kind, marks, width, (title, description), write)
+        _drawing(f"{key}-{kind}", kind, marks, width, (title, description), write, thousand)
         for kind, (width, _) in (("wide", WIDE), ("narrow", NARROW))
     )
     zones = sentence("questions.strip_zones", language, close=f"{CLOSE_FACTOR:g}", near=f"{NEAR_FACTOR:g}")
@@ -132,27 +141,41 @@ def scale_for(values: Sequence[float], width: float) -> Scale:
     return Scale(low - room, high + room, width)
 
 
-def ticks_for(scale: Scale) -> list[float]:
-    """Powers of ten; 2 and 5 times them where the strip is short; fewer where it is long."""
+def ticks_for(scale: Scale, thousand: int = 1000) -> list[float]:
+    """Powers of ten; 2 and 5 times them where the strip is short; fewer where it is long.
+
+    `thousand`: how many of a unit make the next, 1024 for bytes in KiB, MiB, GiB: 1, 10 and 100 of each are marked.
+    """
     first, last = math.floor(scale.low), math.ceil(scale.high)
     sizes = (1, 2, 5) if scale.high - scale.low <= _MOST_DECADES_WITH_HALVES else (1,)
     step = max(1, math.ceil((last - first) / 7))
-    values = [size * 10.0**power for power in range(first, last + 1, step) for size in sizes]
+    # In 1024ths the powers lie a little higher than those of ten: one more is tried below.
+    powers = [10.0**power * (thousand / 1000) ** (power // 3) for power in range(first - step, last + 1, step)]
+    values = [size * power for power in powers for size in sizes]
     # Below the smallest number there is, a power is 0: 5e-324 can be typed as any other.
     return [value for value in values if value and scale.low <= math.log10(value) <= scale.high]
 
 
 def _drawing(
-    ids: str, kind: str, marks: Sequence[Mark], width: float, said: tuple[str, str], write: Callable[[float], str]
+    ids: str,
+    kind: str,
+    marks: Sequence[Mark],
+    width: float,
+    said: tuple[str, str],
+    write: Callable[[float], str],
+    thousand: int,
 ) -> str:
     scale = scale_for([mark.value for mark in marks], width)
     outcome = next(mark.value for mark in marks if mark.kind == "outcome")
     ids, (title, description) = escape(ids), (escape(text) for text in said)
     parts = [_zone(scale, outcome, NEAR_FACTOR, "near"), _zone(scale, outcome, CLOSE_FACTOR, "close")]
     parts.append(_line(_SIDE, _LINE, width - _SIDE, _LINE, "tbt-svg-axis"))
-    for tick in ticks_for(scale):
-        parts.append(_line(scale.x(tick), _LINE, scale.x(tick), _LINE + 5, "tbt-svg-axis"))
-        parts.append(_text(scale.x(tick), _LINE + 18, write(tick), width))
+    stems = [scale.x(mark.value) for mark in marks if _ROWS[mark.kind] > _LINE]
+    for tick in ticks_for(scale, thousand):
+        x, text = scale.x(tick), write(tick)
+        parts.append(_line(x, _LINE, x, _LINE + 5, "tbt-svg-axis"))
+        if all(abs(x - stem) > _HALF_LETTER * len(text) for stem in stems):  # no line runs through a number
+            parts.append(_text(x, _LINE + 18, text, width))
     parts += [_mark(scale, mark) for mark in marks]
     return (
         f'<svg class="tbt-svg-{kind}" viewBox="0 0 {width:g} {HEIGHT:g}" role="img" '

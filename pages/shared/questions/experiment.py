@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -61,7 +62,12 @@ def _begin(tool: str, visit: Visit, question: Question, pledge: Pledge) -> None:
         model = shelf().ask(name).result()
         ids = model.prompt_ids("\n".join(examples(name, language())))
         made = question.live(model, ids, pledge.given)
-        return made.measurement, made.outcome
+
+        def found() -> Outcome | None:
+            outcome, points = made.outcome(), made.measurement.done
+            return outcome and replace(outcome, n_disturbed=sum(bool(point.disturbed) for point in points))
+
+        return made.measurement, found
 
     begin(tool, visit, make, pledge=pledge)
 

@@ -15,8 +15,9 @@ from pages.shared.html import Html, fill
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import language, t
 from pages.shared.link import apply_settings
+from pages.shared.numbers import count
 from pages.shared.questions.progress import SIGNS, Answered
-from pages.shared.questions.written import alone, answer_words, number, why
+from pages.shared.questions.written import alone, answer_words, given_words, number, thousand_of, why
 
 PAGES = Path(__file__).resolve().parents[2]
 
@@ -32,8 +33,8 @@ def reveal(question: Question, answered: Answered, now: Given) -> None:
         st.html(words_html(question, said, outcome))
     if outcome.lines:
         show_drawn("questions_lines", drawn_lines(answered))
-    if outcome.does_not_fit:
-        st.html(note(t("questions.does_not_fit")))
+    for remark in remarks(question, answered):
+        st.html(remark)
     _with_other_settings(question, answered, now)
     st.html(why_html(question, answered))
 
@@ -45,6 +46,23 @@ def verdict_html(verdict: Verdict) -> Html:
         sign=SIGNS[verdict],
         text=t(f"questions.verdict_{verdict}"),
     )
+
+
+def remarks(question: Question, answered: Answered) -> list[Html]:
+    """What to know of an answer besides: a card that is too small, a model that ends before, seconds that waver."""
+    given, found = answered.pledge.given, []
+    if answered.outcome.does_not_fit:
+        found.append(note(t("questions.does_not_fit")))
+    if question.answer is not None and "n" in {dial.name for dial in question.dials} and given.n > _limit(given):
+        words = {"model": given_words(given)["model"], "limit": count(_limit(given)), "n": count(given.n)}
+        found.append(note(t("questions.beyond_limit", **words)))
+    if question.is_timed and answered.outcome.n_disturbed:
+        found.append(note(t("questions.disturbed", points=count(answered.outcome.n_disturbed))))
+    return found
+
+
+def _limit(given: Given) -> int:
+    return given.shape.context_limit
 
 
 def why_html(question: Question, answered: Answered) -> Html:
@@ -86,7 +104,7 @@ def _strip(question: Question, amount: Amount, said: float, outcome: Outcome) ->
         named = t(f"questions.{question.key}_believed", value=write(outcome.believed))
         marks.append(Mark("believed", outcome.believed, named))
     told = SEPARATOR.join(mark.text for mark in marks)
-    return Html(strip_html(f"question-{question.key}", marks, told, language(), write))
+    return Html(strip_html(f"question-{question.key}", marks, told, language(), write, thousand_of(amount)))
 
 
 def words_html(question: Question, said: Answer, outcome: Outcome) -> Html:

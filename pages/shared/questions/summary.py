@@ -13,7 +13,7 @@ from pages.shared.language import HTML_TAGS, language, t
 from pages.shared.numbers import count
 from pages.shared.questions.overview import name
 from pages.shared.questions.progress import Answered
-from pages.shared.questions.reveal import comparison, drawn_lines, verdict_html, why_html, words_html
+from pages.shared.questions.reveal import comparison, drawn_lines, remarks, verdict_html, why_html, words_html
 from pages.shared.questions.written import asked, settings_line
 
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
@@ -58,13 +58,14 @@ def _entry(key: str, answered: Answered) -> Html:
     shown = comparison(question, answered) or words_html(question, pledge.said, answered.outcome)
     return fill(
         '<section class="tbt-card"><h2>{name}</h2><p>{asked}</p><p class="tbt-note">{settings}</p>'
-        "{verdict}{shown}{lines}{why}</section>",
+        "{verdict}{shown}{lines}{remarks}{why}</section>",
         name=name(key),
         asked=asked(question, pledge.given),
         settings=settings_line(question, pledge.given),
         verdict=verdict_html(answered.verdict),
         shown=shown,
         lines=drawn_lines(answered) if answered.outcome.lines else Html(),
+        remarks=join(remarks(question, answered)),
         why=why_html(question, answered),
     )
 

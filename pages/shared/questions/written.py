@@ -62,6 +62,11 @@ def base_value(amount: Amount, typed: float) -> float:
     return typed * _STEPS[units()] ** amount.power if amount.unit == "B" else typed
 
 
+def thousand_of(amount: Amount) -> int:
+    """How many of a prefix make the next, as numbers are asked for and written."""
+    return _STEPS[units()] if amount.unit == "B" else 1000
+
+
 def given_words(given: Given) -> dict[str, str]:
     """All settings by what they are called, and what follows from them, to fill a question with."""
     numbers = shape_numbers(given.shape)
@@ -116,7 +121,8 @@ def asked(question: Question, given: Given) -> str:
 def why(question: Question, given: Given, outcome: Outcome) -> str:
     """The sentence that the figures prove."""
     facts = {name: plain(quantity) for name, quantity in outcome.facts.items()}
-    return t(f"questions.{question.key}_why", **(given_words(given) | facts))
+    case = f"_{outcome.case}" if outcome.case else ""
+    return t(f"questions.{question.key}_why{case}", **(given_words(given) | facts))
 
 
 def answer_words(question: Question, answer: Answer) -> str:
