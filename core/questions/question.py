@@ -2,8 +2,8 @@
 
 A question is one entry of `core.questions.registry` and its words: `questions.KEY_title`, `KEY_ask`, `KEY_why` (and
 `KEY_why_CASE`, where what came out has another reason) and, as the prediction needs them, `KEY_believed`,
-`KEY_choice_NAME`, `KEY_row_NAME`; where lines are drawn, `KEY_line_NAME`, `KEY_lines`, `KEY_x` and `KEY_y`. Nothing here
-imports torch.
+`KEY_choice_NAME`, `KEY_row_NAME`; where lines are drawn, `KEY_line_NAME`, `KEY_lines`, `KEY_x` and `KEY_y`. Nothing
+here imports torch.
 """
 
 from __future__ import annotations

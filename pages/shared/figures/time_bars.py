@@ -10,6 +10,8 @@ from pages.shared.figures.chart import INK, Figure, Say, fine_end, layout
 
 K, V, WEIGHTS, DECODE = (f"var(--tbt-{name})" for name in ("k", "v", "weights", "decode"))
 READ_WIDTH, COMPUTE_WIDTH, GAP = 0.42, 0.2, 0.04
+LABEL_ROOM = 1.4
+"""The axis reaches so far beyond the longest floor, whose label begins at its end."""
 
 
 class Step(NamedTuple):
@@ -61,16 +63,17 @@ def time_bars(steps: Sequence[Step], is_latent: bool, say: Say) -> Figure:
         | {"visible": has_band},
     ]
     data[-1]["marker"] = {"color": "rgba(0,0,0,0)", "line": {"color": INK, "width": 1.5}}
-    ends = [max(step.split.floor_s * 1e3, band[1] * 1e3) for step, band in zip(steps, bands, strict=True)]
-    labels = [say.word("label_floor", time=f"{say.written(step.split.floor_s * 1e3)} ms") for step in steps]
+    floors = [step.split.floor_s * 1e3 for step in steps]
+    labels = [say.word("label_floor", time=f"{say.written(floor)} ms") for floor in floors]
     data.append(
         {
             "type": "scatter",
             "mode": "text",
-            "x": ends,
+            # Where the bar ends, and not behind what was observed; below it, where the frame of that does not reach.
+            "x": floors,
             "y": names,
             "text": [f" {label}" for label in labels],
-            "textposition": "top right",
+            "textposition": "bottom right",
             "textfont": {"color": INK, "size": 12},
             "cliponaxis": False,
             "hoverinfo": "skip",
@@ -78,7 +81,8 @@ def time_bars(steps: Sequence[Step], is_latent: bool, say: Say) -> Figure:
             "meta": "",
         }
     )
-    own = layout(say.word("axis_time"), "", 0, fine_end(max(ends) * 1.3), 1, "context")
+    end = max(max(floors) * LABEL_ROOM, *(most * 1e3 for _, most in bands))
+    own = layout(say.word("axis_time"), "", 0, fine_end(end), 1, "context")
     own |= {"shapes": [], "hovermode": "closest", "height": 96 + 64 * len(steps), "barmode": "overlay"}
     own["margin"] = {"l": 104, "r": 16, "t": 34, "b": 46}
     own["yaxis"] = {"autorange": "reversed", "tickfont": {"color": INK, "size": 13}, "type": "category"}
