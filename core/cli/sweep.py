@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from core.model.load import LanguageModel
 
 MOST_SECONDS = 6 * 3600.0
+LONGEST_NAME = 80
+"""Characters of a file's name in a refusal."""
 
 
 def sweep_command(arguments: argparse.Namespace) -> int:
@@ -62,9 +64,14 @@ def sweep_here(arguments: argparse.Namespace) -> None:
 
 def check_place(path: Path) -> None:
     """Raises Refusal where the file cannot lie."""
-    there = path if path.exists() else path.parent
-    if not path.name or path.is_dir() or not path.parent.is_dir() or not os.access(there, os.W_OK):
-        raise Refusal("sweep.no_place", file=path.name)
+    try:
+        is_there = path.exists()
+        # A pipe would be waited for without an end, and a device holds no file that could be gone on with.
+        can_be = path.is_file() if is_there else bool(path.name) and path.parent.is_dir()
+    except OSError:  # a name that is too long, say
+        is_there = can_be = False
+    if not can_be or not os.access(path if is_there else path.parent, os.W_OK):
+        raise Refusal("sweep.no_place", file=path.name[:LONGEST_NAME] or ".")
 
 
 def budget_bytes(model: LanguageModel) -> int:

@@ -97,7 +97,7 @@ class ReusedPrefix:
     def result(self) -> ReusedResult:
         """What has been measured by now."""
         return ReusedResult(
-            n_planned=len(self._messages),
+            messages=self._messages,
             in_chat=self._model.chat_template is not None,
             turns=tuple(self._turns),
             cases=self._cases,

@@ -77,19 +77,25 @@ class ReusedResult:
     """All turns so far.
 
     Attributes:
+        messages: what was said, turn by turn, those still to come included.
         in_chat: whether the chat goes through a template; it is one text that goes on, else.
         cases: how much of the last cache would serve which prompt; empty before everything is measured.
         n_cuts, n_same_cuts: the last answer, cut behind each of its tokens, was turned into text and into tokens again
             so many times, and so many times these were the same tokens.
     """
 
-    n_planned: int
+    messages: tuple[str, ...]
     in_chat: bool
     turns: tuple[Turn, ...]
     cases: tuple[Reuse, ...] = ()
     n_cuts: int = 0
     n_same_cuts: int = 0
     n_disturbed: int = 0
+
+    @property
+    def n_planned(self) -> int:
+        """Turns there will be."""
+        return len(self.messages)
 
     @property
     def later(self) -> tuple[Turn, ...]:

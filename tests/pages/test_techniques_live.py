@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from core.words import LANGUAGES, sentence
 from pages.shared.numbers import count, percent, scaled_bytes
 from pages.shared.techniques.panels import LIVE
+from pages.shared.techniques.prefix import LATER_MESSAGES
 from pages.shared.techniques.reckoned import KNOWN
 from pages.shared.techniques.surgery import hurts_most
 from tests.pages.screen import arrive, html
@@ -135,6 +136,18 @@ def test_heads_fall_in_proportion() -> None:
     result = run(session, "heads")
     heads = result.n_kv_heads
     assert result.compared.kv_bytes.ratio == heads.after / heads.before == result.kv_bytes_formula.ratio
+
+
+def test_a_chat_that_ran_stays_what_was_said() -> None:
+    """Its answers are to messages in the language it ran in, whatever the page speaks since."""
+    session = opened("en", "prefix")
+    run(session, "prefix")
+    session.session_state["language"] = "zh"
+    session.run()
+    shown = said(session)
+    for name in LATER_MESSAGES:
+        assert sentence(f"terms.message_{name}", "en") in shown
+        assert sentence(f"terms.message_{name}", "zh") not in shown
 
 
 def test_the_accepted_tokens_are_the_ones_marked() -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from core.cli.sweep import check_place
 from core.lab.sweep.plan import SweepRow
 from core.lab.sweep.table import read_sweep
+from core.refusal import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "core", "sweep"]
@@ -88,6 +90,9 @@ def test_what_is_ended_keeps_its_points_and_goes_on(tmp_path: Path, how: signal.
         ({"--fill": "slow"}, "slow"),
         ({"--csv": "no/such/folder/s.csv"}, "s.csv cannot be written there"),
         ({"--csv": "."}, "cannot be written there"),
+        ({"--csv": ""}, ". cannot be written there"),
+        ({"--csv": "long" * 100}, "longlong cannot be written there"),
+        ({"--csv": "/dev/null"}, "null cannot be written there"),
         ({"--contexts": ",".join(str(n) for n in range(2, 99))}, "64 of them at most"),
     ],
 )
@@ -101,6 +106,13 @@ def test_what_is_asked_is_checked_before_torch_is_imported(
     done = command(*arguments, PYTHONPATH=str(tmp_path))
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "s.csv").exists()
     assert reason in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever opens one to write waits until somebody reads: for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Refusal):
+        check_place(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(

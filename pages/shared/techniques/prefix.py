@@ -48,16 +48,16 @@ def show(bench: Bench) -> None:
 
     result: ReusedResult | None = measured("prefix", bench, "", make, lambda found: bool(found.cases))
     if result is not None:
-        _show_result(bench.model, messages, result)
+        _show_result(bench.model, result)
     show_reckoned("prefix")
     if result is not None:
         takeaway(_takeaway(result))
 
 
-def _show_result(model: LanguageModel, messages: list[str], result: ReusedResult) -> None:
+def _show_result(model: LanguageModel, result: ReusedResult) -> None:
     st.html(note(t("terms.prefix_pair", turns=count(len(result.turns)))))
     st.html(_pair(result))
-    st.html(_chat(model, messages, result))
+    st.html(_chat(model, result))
     st.html(_turns(result))
     most, cached = map(written_difference, (result.largest_difference, result.largest_kv_difference))
     key = "prefix_same" if result.has_same_tokens else "prefix_parted"
@@ -84,11 +84,11 @@ def _pair(result: ReusedResult) -> Html:
     )
 
 
-def _chat(model: LanguageModel, messages: list[str], result: ReusedResult) -> Html:
-    """What was said."""
+def _chat(model: LanguageModel, result: ReusedResult) -> Html:
+    """What was said, in the language it was said in."""
     rows = [
         row(count(number), message, model.tokenizer.decode(turn.kept_ids))
-        for number, (message, turn) in enumerate(zip(messages, result.turns, strict=True), 1)
+        for number, (message, turn) in enumerate(zip(result.messages, result.turns, strict=True), 1)
     ]
     return table([t(f"terms.head_{name}") for name in ("turn", "message", "answer")], rows)
 

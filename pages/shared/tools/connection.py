@@ -5,39 +5,39 @@ Meanwhile the measurement would hold the exclusive slot, and others would wait f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Timer
 from typing import Protocol
 from weakref import WeakSet
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared.keep import GRACE_SECONDS
 
 
 class Held(Protocol):
-    """What ends with the connection that last held it."""
-
-    connection: Connection | None
+    """What ends with its visitor."""
 
     def cancel(self) -> None: ...
 
 
 class Connection:
-    """One browser's, as long as it stands. After a drop there is another, which takes up what it sees."""
+    """One browser's, as long as it stands. `is_back` says whether the browser has another by now."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_back: Callable[[], bool]) -> None:
+        self._is_back = is_back
         self._held: WeakSet[Held] = WeakSet()
 
     def hold(self, held: Held) -> None:
-        """From now on it ends with this connection, and with no earlier one."""
-        held.connection = self
+        """It ends when the connection is gone and the browser does not come back. Again changes nothing."""
         self._held.add(held)
 
     def end(self) -> None:
-        """Ends what no later connection has taken up."""
-        for held in list(self._held):
-            if held.connection is self:
-                held.cancel()
+        """Ends what it holds, unless the browser is back: a script that was running meanwhile proves nothing."""
+        for held in [] if self._is_back() else list(self._held):
+            held.cancel()
 
 
 def gone(connection: Connection) -> None:
@@ -50,4 +50,6 @@ def gone(connection: Connection) -> None:
 @st.cache_resource(scope="session", on_release=gone, show_spinner=False, max_entries=1)
 def this_connection() -> Connection:
     """The session's. Streamlit releases it the moment it is gone."""
-    return Connection()
+    context = get_script_run_ctx()
+    session = "" if context is None else context.session_id
+    return Connection(lambda: runtime.exists() and runtime.get_instance().is_active_session(session))

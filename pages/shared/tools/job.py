@@ -19,7 +19,7 @@ from pages.shared.html_parts import note
 from pages.shared.language import language, t
 from pages.shared.numbers import count
 from pages.shared.resources import engine
-from pages.shared.tools.connection import Connection, this_connection
+from pages.shared.tools.connection import this_connection
 
 if TYPE_CHECKING:
     from core.engine.exclusive import Measurement
@@ -61,7 +61,6 @@ class Job(Generic[Result]):
     result: Callable[[], Result]
     refusal: Refusal | None = None
     asked: dict[str, Any] = field(default_factory=dict)
-    connection: Connection | None = None
 
     def __post_init__(self) -> None:
         assert self.measurement is not None
