@@ -105,6 +105,11 @@ class Keeper:
             kept.visit.arrived = (0, 0)  # the tab begins with an empty record
             return kept.visit, kept.settings
 
+    def gave_way(self, key: str) -> None:
+        """Forgets a visit in which nothing had happened when its visitor took up an earlier one."""
+        with self._lock:
+            self._kept.pop(key, None)
+
     def sweep(self) -> None:
         """Drops what was kept long enough."""
         with self._lock:

@@ -61,6 +61,7 @@ def change_settings(event: Event | None) -> None:
     if event.action == "resume" and visit.version == 0:
         kept = keeper().claim(event.name)  # a refreshed or duplicated tab gets its run and settings back
         if kept is not None:
+            keeper().gave_way(visit.key)
             st.session_state["visit"], settings = kept
             if not link_says_otherwise(settings):
                 apply_settings(settings)

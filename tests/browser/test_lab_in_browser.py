@@ -36,11 +36,13 @@ def test_a_sweep_runs_is_drawn_and_found_again(visit: Any, language: str, tmp_pa
     visitor.page.wait_for_selector(LATENCY)
     points = visitor.page.locator(f"{LATENCY} .point").count()
     assert points >= 8 and visitor.page.locator(f"{LATENCY} .main-svg").count()
-    with visitor.page.expect_download() as coming:
+    visitor.page.locator("[class*=st-key-lab_conclusion] textarea").fill("It grew by less than n did.")
+    with visitor.page.expect_download() as coming:  # the button is pressed before the field was left
         visitor.page.locator(".st-key-lab_report button").click()
     report = tmp_path / "report.html"
     coming.value.save_as(report)
-    assert sentence("report.title", language) in report.read_text(encoding="utf-8")
+    text = report.read_text(encoding="utf-8")
+    assert sentence("report.title", language) in text and "It grew by less than n did." in text
     visitor.page.reload()
     visitor.page.wait_for_selector(LATENCY, timeout=PATIENCE_MS)
     assert visitor.page.locator(f"{LATENCY} .point").count() == points

@@ -22,7 +22,7 @@ from core.lab.sweep.table import COLUMNS, read_sweep
 from core.refusal import Refusal
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared.lab.kept import Begun, KeptSweep, SweepStore, cache_folder
-from pages.shared.lab.opened import read_file
+from pages.shared.lab.opened import MOST_CELLS, read_file
 from pages.shared.lab.report import report_html
 from pages.shared.lab.shown import shown_sweep
 from pages.shared.lab.visitor import take_name
@@ -330,6 +330,7 @@ GOOD = "16,1,0,100,100,0.5,7,6,5,,"
         (file_with("9" * 400 + GOOD[2:]), "lab.file_absurd"),
         (file_with("0" + GOOD[2:]), "lab.file_absurd"),
         (file_with(GOOD.replace("0.5", "1e300")), "lab.file_absurd"),
+        (file_with(*(f"{n}{GOOD[GOOD.index(',') :]}" for n in range(2, 3 + MOST_CELLS))), "lab.file_absurd"),
         (file_with(), "lab.file_empty"),
     ],
 )

@@ -161,5 +161,10 @@ def test_the_keeper_knows_who_is_here() -> None:
         keeper.left(visit.key, slot)
     assert keeper.n_here == 1
     claimed: Any = keeper.claim(held[0][0].key)
+    fresh = (Visit(), Slot())
+    keeper.hold(*fresh, {})  # a refreshed tab, until it says which visit it had
+    keeper.gave_way(fresh[0].key)
     keeper.hold(claimed[0], Slot(), {})
+    assert keeper.n_here == 2
+    keeper.left(fresh[0].key, fresh[1])
     assert keeper.n_here == 2

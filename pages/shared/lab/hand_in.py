@@ -10,13 +10,13 @@ from core.lab.sweep.report import SweepReport
 from core.refusal import Refusal
 from pages.shared.html import fill
 from pages.shared.html_parts import note
+from pages.shared.lab.own_text import own_text
 from pages.shared.lab.shown import Shown
 from pages.shared.lab.start import go_on
 from pages.shared.lab.visitor import store, visitor_key
 from pages.shared.language import language, t
 from pages.shared.trouble import refuse
 
-LONGEST_TEXT = 4000
 _REFUSED = "lab_again_refused"
 
 
@@ -27,14 +27,13 @@ def hand_in(shown: Shown) -> None:
         return
     with st.container(border=True, key="lab_hand_in"):
         st.html(fill('<h2 class="tbt-h2">{title}</h2>{text}', title=t("lab.hand_in"), text=note(t("lab.hand_in_note"))))
-        question = st.text_input(
-            t("lab.question"), max_chars=300, key=f"lab_question_{sweep.name}", persist_state="session"
-        )
-        conclusion = st.text_area(
-            t("lab.conclusion"), max_chars=LONGEST_TEXT, key=f"lab_conclusion_{sweep.name}", persist_state="session"
-        )
-        report = replace(shown.report, question=question or t("lab.question_first"), conclusion=conclusion)
-        spoken, name = language(), f"sweep-{sweep.name}"
+        text = own_text(sweep.name)
+        spoken, first, name = language(), t("lab.question_first"), f"sweep-{sweep.name}"
+
+        def report() -> str:
+            question, conclusion = text.newest()
+            return _report(replace(shown.report, question=question or first, conclusion=conclusion), spoken)
+
         with st.container(horizontal=True, key="lab_downloads"):
             st.download_button(
                 t("lab.download_csv"),
@@ -46,7 +45,7 @@ def hand_in(shown: Shown) -> None:
             )
             st.download_button(
                 t("lab.download_report"),
-                lambda: _report(report, spoken),
+                report,
                 f"{name}.html",
                 "text/html",
                 key="lab_report",

@@ -11,7 +11,8 @@ from pages.shared.lab.shown import Shown, shown_file
 from pages.shared.language import t
 from pages.shared.trouble import notice
 
-MOST_FILE_MIB, MOST_ROWS, LONGEST_NAME = 2, 20_000, 40
+MOST_FILE_MIB, MOST_ROWS, MOST_CELLS, LONGEST_NAME = 2, 20_000, 1024, 40
+"""Of a file: its size, its rows, and different pairs of context and batch, each of which is drawn."""
 _OPENED = "lab_opened"
 
 
@@ -52,6 +53,7 @@ def read_file(name: str, content: bytes) -> Shown:
         if refusal.key == "sweep.not_a_sweep":  # whose sentence is for a file that is to be written
             raise Refusal("lab.file_no_sweep", file=short) from None
         raise
-    if len(rows) > MOST_ROWS or not all(map(is_possible, rows)):
+    n_cells = len({(row.context, row.batch) for row in rows})
+    if len(rows) > MOST_ROWS or n_cells > MOST_CELLS or not all(map(is_possible, rows)):
         raise Refusal("lab.file_absurd", file=short)
     return shown_file({key[:LONGEST_NAME]: text[:200] for key, text in head.items()}, rows, short)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.lab.remote.under import Assumed
-from pages.shared.lab.hand_in import LONGEST_TEXT
+from pages.shared.lab.own_text import own_text
 from pages.shared.lab.server.opened import ServerSweep
 from pages.shared.language import language, t
 from pages.shared.tools.job import heading
@@ -15,18 +15,10 @@ def hand_in(sweep: ServerSweep, assumed: Assumed | None, guessed: int | None) ->
     """Question and conclusion in the learner's words, and the report."""
     with st.container(border=True, key="lab_server_hand_in"):
         heading(t("lab.hand_in"), t("server.hand_in_note"))
-        number, spoken = sweep.number, language()
-        question = st.text_input(
-            t("lab.question"), max_chars=300, key=f"lab_server_question_{number}", persist_state="session"
-        )
-        conclusion = st.text_area(
-            t("lab.conclusion"),
-            max_chars=LONGEST_TEXT,
-            key=f"lab_server_conclusion_{number}",
-            persist_state="session",
-        )
+        text, spoken = own_text(f"server_{sweep.number}"), language()
 
         def made() -> str:
+            question, conclusion = text.newest()
             # Only when it is asked for: a page need not know how a report is written.
             from pages.shared.lab.server.report import server_report_html
 
