@@ -84,6 +84,11 @@ class CacheScheme:
         """Of `width` numbers that share a scale; 4 bits have a zero point."""
         return Scheme(self.bits, width, has_zero=self.bits == 4)
 
+    @property
+    def least_tokens(self) -> int:
+        """The shortest sequence with integers in its cache."""
+        return self.window + (self.key_group or 1)
+
     def n_quantised(self, n_tokens: int) -> int:
         """How many of n positions are integers: all but the window, in whole groups where positions share a scale."""
         step = self.key_group or 1

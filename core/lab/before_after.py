@@ -1,7 +1,8 @@
 """A model before and after a change, point by point: a held text read by both, then the same prompt continued by both.
 
-Both take the same positions one right after the other, so that what disturbs the machine meets both alike. A point
-works on copies of the caches that the point before it left, so it may be done again.
+Both take the same positions one right after the other, so that what disturbs the machine meets both alike; who goes
+first alternates, for the first one finds the processor's caches filled with something else. A point works on copies of
+the caches that the point before it left, so it may be done again.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from core.engine.exclusive import Measurement
+from core.engine.exclusive import Measurement, Point
 from core.estimate.kv import kv_bytes
+from core.lab.cached_lane import Lane
 from core.lab.quality import HeldPosition, Quality, Texts, compared, texts
 from core.model.device import Device, Stopwatch
-from core.model.kv_cache import BLOCK_TOKENS, KVCache
+from core.model.kv_cache import BLOCK_TOKENS
 from core.model.load import LanguageModel
 from core.model.sampling import SamplingConfig, choose
 from core.refusal import Refusal
@@ -35,44 +36,6 @@ PROMPT_CHUNK = 64
 def most_held(device: Device) -> int:
     """Positions of a held text: three seconds or so of SmolLM2 on one CPU core."""
     return 256 if device.kind == "cpu" else 2048
-
-
-class Lane(Protocol):
-    """One sequence on its way through a model, with what it remembers."""
-
-    model: LanguageModel
-
-    @property
-    def kv_bytes(self) -> int:
-        """Bytes of what it remembers, by the tensors' own size."""
-        ...
-
-    def hidden(self, ids: Sequence[int]) -> Tensor:
-        """New positions through all layers: [n_new, d]."""
-        ...
-
-    def copied(self) -> Lane:
-        """The same sequence, remembered apart."""
-        ...
-
-
-class CachedLane:
-    """A lane with the ordinary cache."""
-
-    def __init__(self, model: LanguageModel, cache: KVCache | None = None) -> None:
-        self.model = model
-        self._cache = model.transformer.new_cache() if cache is None else cache
-
-    @property
-    def kv_bytes(self) -> int:
-        return self._cache.used_bytes
-
-    def hidden(self, ids: Sequence[int]) -> Tensor:
-        rows = torch.tensor([list(ids)], device=self.model.device.torch_device)  # (1, n_new)
-        return self.model.transformer.hidden(rows, [self._cache])[0]
-
-    def copied(self) -> CachedLane:
-        return CachedLane(self.model, self._cache.first(self._cache.n_tokens))
 
 
 class Both(NamedTuple):
@@ -100,12 +63,17 @@ class WrittenToken:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What has been measured by now. The first token comes from the prefill, the others from decode steps."""
+    """What has been measured by now. The first token comes from the prefill, the others from decode steps.
+
+    `held_language`: of the text whose quality this is, "zh" or "en"; `n_disturbed` points stayed disturbed.
+    """
 
     prompt_ids: tuple[int, ...]
     quality: Quality
     tokens: tuple[WrittenToken, ...]
     texts: Texts
+    held_language: str = ""
+    n_disturbed: int = 0
 
     @property
     def n_tokens(self) -> int:
@@ -130,12 +98,14 @@ class Compared:
 class Asked:
     """What a model before and after is to do: continue a prompt by `n_new` tokens, and read a held text.
 
-    `held_ids` has one token more than there are positions to read (`core.lab.quality.held_ids`).
+    `held_ids` has one token more than there are positions to read (`core.lab.quality.held_ids`); `held_language` is
+    the text's.
     """
 
     prompt_ids: Sequence[int]
     n_new: int
     held_ids: Sequence[int]
+    held_language: str = ""
 
     @property
     def most_tokens(self) -> int:
@@ -160,7 +130,7 @@ class BeforeAfter:
             raise Refusal("techniques.quality_no_room", limit=model.config.context_limit)
         self._model, self._new_lanes = model, lanes
         self._prompt, self._n_new, self._held = tuple(asked.prompt_ids), asked.n_new, list(asked.held_ids)
-        self._most = asked.most_tokens
+        self._most, self._held_language, self._n_disturbed = asked.most_tokens, asked.held_language, 0
         self._reading: dict[int, tuple[Lane, Lane]] = {}  # positions read → the lanes behind them
         self._writing: dict[int, _Writing] = {}  # passes done → how far it is
         self._read: list[HeldPosition] = []
@@ -172,7 +142,8 @@ class BeforeAfter:
         written = tuple(self._written)
         before, after = [token.before_id for token in written], [token.after_id for token in written]
         both = texts(self._model, self._prompt, before, after)
-        return Compared(self._prompt, Quality(tuple(self._read)), written, both)
+        quality = Quality(tuple(self._read))
+        return Compared(self._prompt, quality, written, both, self._held_language, self._n_disturbed)
 
     def points(self) -> list[Callable[[], None]]:
         """The held text in chunks, the prompt in chunks, then a token at a time."""
@@ -190,7 +161,8 @@ class BeforeAfter:
         model = self._model
         caches = 4 * kv_bytes(model.shape, n_tokens=self._most, dtypes=model.kv_dtypes, page_tokens=BLOCK_TOKENS)
         logits = 6 * 8 * HELD_CHUNK * model.config.vocab_size  # two pairs of fp64 rows, and what is made of them
-        measurement = Measurement(name, [*first, *self.points()], n_bytes=int(n_bytes + caches) + logits)
+        n_bytes = int(n_bytes + caches) + logits
+        measurement = Measurement(name, [*first, *self.points()], n_bytes=n_bytes, on_point=self._heard)
         measurement.future.add_done_callback(lambda _: self.let_go())
         return measurement
 
@@ -198,6 +170,9 @@ class BeforeAfter:
         """Forgets lanes and what made them; the result stays."""
         self._reading, self._writing = {}, {}
         self._new_lanes = _no_lanes
+
+    def _heard(self, _: int, point: Point) -> None:
+        self._n_disturbed += bool(point.disturbed)
 
     def _read_chunk(self, begin: int, end: int) -> None:
         lanes = self._copies(self._reading.get(begin))
@@ -218,9 +193,10 @@ class BeforeAfter:
         done = self._writing.get(number)
         lanes = self._copies(done and done.lanes)
         ids = done.ids if done else (self._prompt, self._prompt)
-        passes = [self._passed(lane, own, begin, end) for lane, own in zip(lanes, ids, strict=True)]
+        turns = (0, 1) if number % 2 == 0 else (1, 0)
+        passes = {turn: self._passed(lanes[turn], ids[turn], begin, end) for turn in turns}
         if end >= len(self._prompt):
-            before, after = passes
+            before, after = passes[0], passes[1]
             token = WrittenToken(
                 n_tokens=end,
                 seconds=Both(before[1], after[1]),

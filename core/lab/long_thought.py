@@ -6,7 +6,7 @@ The text is sampled, and no end token ends it: what is looked at is what a long 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
@@ -24,7 +24,7 @@ SAMPLING = SamplingConfig(temperature=1.0, top_p=0.95)
 
 
 def most_numbers(device: Device) -> float:
-    """Steps times parameters that a run may take: some ten seconds on two CPU cores."""
+    """Steps times parameters that a run may take: some ten seconds on two CPU cores that do nothing else."""
     return 5e10 if device.kind == "cpu" else 2e12
 
 
@@ -37,6 +37,7 @@ class ThoughtStep:
         seconds: of the model and the choice.
         kv_bytes, kv_reserved_bytes: the tensors' own; `kv_bytes_formula`: M_KV at n_tokens.
         flops: by the exact count.
+        is_disturbed: whether it is one of a point that stayed disturbed by other programs.
     """
 
     n_tokens: int
@@ -46,6 +47,7 @@ class ThoughtStep:
     kv_bytes_formula: int
     flops: int
     token_id: int
+    is_disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,10 @@ class ThoughtResult:
         """Of the steps begin … end−1; negative numbers count from the end, as in a slice. None where there is none."""
         chosen = [step.seconds for step in self.steps[begin : end or None]]
         return median(chosen) if chosen else None
+
+    def is_disturbed(self, begin: int, end: int) -> bool:
+        """Whether any of the steps begin … end−1 is, counted as in `median_seconds`."""
+        return any(step.is_disturbed for step in self.steps[begin : end or None])
 
 
 class LongThought:
@@ -104,19 +110,34 @@ class LongThought:
     def measurement(self, on_point: Callable[[ThoughtResult], None] = lambda result: None) -> Measurement:
         """All of it for the exclusive slot; `on_point` hears of it in the engine's thread after every point."""
         n_bytes = cache_bytes(self._model, self._n_prompt + self.n_planned)
-        measurement = Measurement("long thought", self.points(), n_bytes=n_bytes)
+        points = self.points()
+        measurement = Measurement("long thought", points, n_bytes=n_bytes)
+        n_before = len(points) - len(self._begins)
 
-        def heard(_: int, point: Point) -> None:
+        def heard(index: int, point: Point) -> None:
             self._n_disturbed += bool(point.disturbed)
+            if point.disturbed and index >= n_before:
+                begin = self._begins[index - n_before]
+                self._steps[begin:] = [replace(step, is_disturbed=True) for step in self._steps[begin:]]
             on_point(self.result)
 
         measurement.on_point = heard
         return measurement
 
     def points(self) -> list[Callable[[], None]]:
-        """The prompt into the cache, then so many steps a point. A point may be done again."""
-        begins = range(0, self.n_planned, STEPS_A_POINT)
-        return [*self._lane.fill_points(), *(partial(self._go_on, begin) for begin in begins)]
+        """The prompt into the cache, steps that warm up, then so many steps a point. A point may be done again."""
+        steps = (partial(self._go_on, begin) for begin in self._begins)
+        return [*self._lane.fill_points(), self._warm_up, *steps]
+
+    @property
+    def _begins(self) -> range:
+        return range(0, self.n_planned, STEPS_A_POINT)
+
+    def _warm_up(self) -> None:
+        """Steps that are taken back: the first ones pay for what is made once."""
+        self._lane.go_back(self._n_prompt)
+        for _ in range(min(STEPS_A_POINT, self.n_planned)):
+            self._step()
 
     def _go_on(self, begin: int) -> None:
         self._lane.go_back(self._n_prompt + begin)

@@ -17,7 +17,8 @@ from core.engine.exclusive import Measurement
 from core.estimate.flops import decode_flops
 from core.estimate.kv import kv_bytes
 from core.estimate.shape import shape_of
-from core.lab.before_after import Asked, BeforeAfter, Both, CachedLane, Compared, Lane
+from core.lab.before_after import Asked, BeforeAfter, Both, Compared
+from core.lab.cached_lane import CachedLane, Lane
 from core.model.config import ModelConfig
 from core.model.load import LanguageModel
 from core.model.products import pack

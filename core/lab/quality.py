@@ -106,7 +106,7 @@ def knows_text(model: LanguageModel) -> bool:
 
 
 def text_for(model: LanguageModel, language: str) -> str:
-    """A text on which a change of this model shows, in the visitor's language.
+    """A text on which a change of this model shows, in a language that it speaks.
 
     The tiny model knows by heart what it has read and is lost in everything else: a new text is as improbable before a
     change as behind it, so its own is taken. What is measured then is how much it forgets.

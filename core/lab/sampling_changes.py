@@ -14,7 +14,7 @@ from statistics import median
 
 import torch
 
-from core.engine.exclusive import Measurement
+from core.engine.exclusive import Measurement, Point
 from core.engine.run import Run, RunConfig
 from core.engine.steps import step
 from core.engine.trace import StepEvent
@@ -62,6 +62,7 @@ class SamplingChanges:
     greedy: tuple[StepEvent, ...]
     sampled: tuple[StepEvent, ...]
     texts: Texts
+    n_disturbed: int = 0
 
     @property
     def costs_equal(self) -> bool:
@@ -127,6 +128,7 @@ class SamplingExperiment:
         configs = (RunConfig(max_new=n_new, sampling=choice) for choice in (GREEDY, sampling))
         self._greedy, self._sampled = (Run(self._model, prompt_ids, config) for config in configs)
         self._first: Distribution | None = None
+        self._n_disturbed = 0
 
     @property
     def result(self) -> SamplingChanges:
@@ -137,13 +139,17 @@ class SamplingExperiment:
         shown = replace(self._model, end_token_ids=self._end_token_ids)
         prompt = self._greedy.prompt_ids
         both = texts(shown, prompt, *chosen)
-        return SamplingChanges(self._sampling, len(prompt), self._first, greedy, sampled, both)
+        return SamplingChanges(self._sampling, len(prompt), self._first, greedy, sampled, both, self._n_disturbed)
 
     def measurement(self) -> Measurement:
         """Both runs for the exclusive slot, in turn."""
         model, n = self._model, len(self._greedy.prompt_ids) + self._n_new
         caches = 2 * kv_bytes(model.shape, n_tokens=n, dtypes=model.kv_dtypes, page_tokens=BLOCK_TOKENS)
-        return Measurement("sampling", self.points(), n_bytes=int(caches))
+
+        def heard(_: int, point: Point) -> None:
+            self._n_disturbed += bool(point.disturbed)
+
+        return Measurement("sampling", self.points(), n_bytes=int(caches), on_point=heard)
 
     def points(self) -> list[Callable[[], None]]:
         """The distribution behind the prompt; then a step of one run, and the same step of the other."""

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from core.engine.exclusive import Measurement
+from core.engine.exclusive import Measurement, Point
 from core.lab.lane import Lane, best_going_on, cache_bytes, difference, through_cache, usable
 from core.lab.speculative.drafting import FirstLayers, followers
 from core.model.device import Stopwatch
@@ -103,6 +103,7 @@ class TwoAtOnceResult:
     n_planned: int
     draft_layers: int
     steps: tuple[TwoStep, ...]
+    n_disturbed: int = 0
 
     def of(self, filler: Filler) -> FillerSum:
         """How a filler fared in all steps."""
@@ -152,16 +153,23 @@ class TwoAtOnce:
             self._layers = FirstLayers(model, prompt_ids, self._draft_layers, SamplingConfig())
         self._mean: Tensor | None = None  # (d)
         self._steps: list[TwoStep] = []
+        self._n_disturbed = 0
 
     @property
     def result(self) -> TwoAtOnceResult:
         """What has been measured by now."""
-        return TwoAtOnceResult(self._n_prompt, self.n_planned, self._draft_layers, tuple(self._steps))
+        return TwoAtOnceResult(
+            self._n_prompt, self.n_planned, self._draft_layers, tuple(self._steps), self._n_disturbed
+        )
 
     def measurement(self) -> Measurement:
         """All of it for the exclusive slot."""
         n_bytes = 2 * cache_bytes(self._model, self._n_prompt + self.n_planned + 1)
-        return Measurement("two at once", self.points(), n_bytes=n_bytes)
+
+        def heard(_: int, point: Point) -> None:
+            self._n_disturbed += bool(point.disturbed)
+
+        return Measurement("two at once", self.points(), n_bytes=n_bytes, on_point=heard)
 
     def points(self) -> list[Callable[[], None]]:
         """The prompt into the caches, then two tokens and all attempts a point. A point may be done again."""

@@ -11,11 +11,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.words import LANGUAGES, sentence
-from pages.shared.numbers import count, percent, scaled_bytes
+from pages.shared.numbers import count, milliseconds, percent, scaled_bytes
 from pages.shared.techniques.panels import LIVE
 from pages.shared.techniques.prefix import LATER_MESSAGES
 from pages.shared.techniques.reckoned import KNOWN
 from pages.shared.techniques.surgery import hurts_most
+from pages.shared.techniques.tokens import token_text
 from tests.pages.screen import arrive, html
 
 PAGE = "6_which_term_does_it_change.py"
@@ -110,14 +111,17 @@ def _values(result: Any, session: AppTest) -> dict[str, str]:
     from pages.shared.resources import shelf
     from pages.shared.techniques.compared import as_flops
 
-    best = result.first.candidates[0]
+    best, choosing = result.first.candidates[0], result.choosing_seconds
     return {
-        "token": shelf().ask("tiny").result().tokenizer.token_label(best.token_id),
+        "token": token_text(shelf().ask("tiny").result().tokenizer, best.token_id),
         "before": percent(best.probability),
         "after": percent(best.probability_kept),
         "steps": "16",
         "flops": as_flops(result.flops.after),
         "read": scaled_bytes(int(result.bytes_read.after), "binary"),
+        "greedy": milliseconds(choosing.before),
+        "drawn": milliseconds(choosing.after),
+        "share": percent(choosing.after / (result.pass_seconds.after + choosing.after)),
     }
 
 
@@ -128,7 +132,29 @@ def test_quantised_bytes_are_the_formula() -> None:
     shown = said(session)
     for n_bytes in result.weight_bytes:
         assert scaled_bytes(n_bytes, "binary") in shown
-    assert percent(result.compared.quality.agreement) in shown and sentence("terms.knows_text", "en") in shown
+    assert (
+        percent(result.compared.quality.agreement) in shown
+        and sentence("terms.knows_text", "en", spoken="English") in shown
+    )
+
+
+def test_a_cache_with_a_window_is_run_until_something_is_quantised() -> None:
+    """What is asked last is what the guess asks about, and what both measures come from is said."""
+    session = opened("en", "cache")
+    session.toggle(key="terms_by_channel").set_value(True).run()
+    session.toggle(key="terms_window").set_value(True).run()
+    session.selectbox(key="terms_bits").set_value(4).run()
+    assert session.radio(key="terms_guess_cache").label == sentence("terms.guess_cache", "en", bits=4)
+    result = run(session, "cache")
+    n, n_held = result.compared.n_tokens, len(result.compared.quality.positions)
+    assert result.scheme.n_quantised(n - 23) == 32 and result.compared.kv_bytes.ratio < 1
+    kept = {
+        "n": count(n),
+        "kept": count(n - 32),
+        "held": count(n_held),
+        "held_kept": count(n_held - n_held // 32 * 32 + 32),
+    }
+    assert sentence("terms.note_cache_kept", "en", **kept) in said(session)
 
 
 def test_heads_fall_in_proportion() -> None:

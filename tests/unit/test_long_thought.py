@@ -8,6 +8,7 @@ import pytest
 
 from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
+from core.engine.exclusive import Point
 from core.estimate.accelerators import accelerator_named
 from core.estimate.catalogue import shape
 from core.estimate.dtypes import DTYPES, KvDtypes, WeightDtypes
@@ -52,7 +53,23 @@ def test_in_the_exclusive_slot(tiny_f32: LanguageModel, engine: Engine, monkeypa
     measurement = thought.measurement(lambda result: seen.append(len(result.steps)))
     assert measurement.n_bytes == cache_bytes(tiny_f32, thought.result.n_prompt + 20)
     engine.measure(measurement).future.result(PATIENCE)
-    assert seen == [0, STEPS_A_POINT, 20] and thought.result.n_disturbed == 0
+    assert seen == [0, 0, STEPS_A_POINT, 20] and thought.result.n_disturbed == 0
+
+
+def test_steps_that_others_disturbed_are_marked(tiny_f32: LanguageModel) -> None:
+    """The prompt's pass, the steps that warm up, and two points, of which the second stays disturbed."""
+    thought = LongThought(tiny_f32, tiny_f32.prompt_ids("The sea"), STEPS_A_POINT + 4)
+    measurement = thought.measurement()
+    points = list(measurement.points)
+    assert len(points) == 4
+    for index, point in enumerate(points):
+        point()
+        assert len(thought.result.steps) == (0, 0, STEPS_A_POINT, STEPS_A_POINT + 4)[index]
+        measurement.on_point(index, Point(None, 1.0, 3, index == 3))
+    result = thought.result
+    assert [step.is_disturbed for step in result.steps] == [False] * STEPS_A_POINT + [True] * 4
+    assert result.n_disturbed == 1 and not result.is_disturbed(0, 16) and result.is_disturbed(-16, 0)
+    assert result.is_disturbed(-1, 0) and not result.is_disturbed(-20, -4)
 
 
 def test_medians_of_parts() -> None:

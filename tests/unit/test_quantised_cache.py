@@ -14,7 +14,8 @@ from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.estimate.kv import kv_bytes
 from core.estimate.quantised import CacheScheme, quantised_kv_bytes
-from core.lab.before_after import Asked, CachedLane
+from core.lab.before_after import Asked
+from core.lab.cached_lane import CachedLane
 from core.lab.quality import held_ids, held_text
 from core.lab.quantised_cache.cache import QuantisedCache
 from core.lab.quantised_cache.experiment import QuantisedCacheExperiment, QuantisedCacheLane, QuantisedKV

@@ -14,7 +14,8 @@ from core.engine.engine import Engine
 from core.estimate.dtypes import DTYPES, Dtype, WeightDtypes
 from core.estimate.quantised import INT8_ROWS, Scheme, quantised_weight_bytes
 from core.estimate.weights import weight_bytes_read
-from core.lab.before_after import Asked, BeforeAfter, CachedLane, Compared
+from core.lab.before_after import Asked, BeforeAfter, Compared
+from core.lab.cached_lane import CachedLane
 from core.lab.quality import held_ids, held_text, text_for
 from core.lab.quantise import dequantise, in_groups, quantise
 from core.lab.quantised_weights.experiment import QuantisedWeightsExperiment

@@ -10,6 +10,7 @@ import torch
 
 from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
+from core.engine.exclusive import Point
 from core.engine.steps import generate
 from core.estimate.flops import decode_flops, head_flops, layers_flops
 from core.estimate.speculative import break_even_cost, speedup, tokens_per_pass
@@ -299,6 +300,24 @@ def test_what_passes_come_to() -> None:
     assert result.speedup_formula == pytest.approx(1.96 / (2 * 0.2 + 2))
     assert result.break_even_cost == pytest.approx(-0.02)
     assert (result.flops, result.plain_flops) == (16, 14)
+    for shown, is_usable in ((0.71, False), (0.97, True), (1.0, True)):
+        noisy = replace(result, pass_times=(*times[:2], PassTime(3, 0.2 * shown, 3)))
+        assert noisy.pass_ratio == pytest.approx(shown)  # is said, but nothing is reckoned from it
+        reckoned = (noisy.usable_pass_ratio, noisy.speedup_formula, noisy.break_even_cost)
+        assert reckoned.count(None) == (0 if is_usable else 3)
+    disturbed = replace(result, pass_times=(*times[:2], replace(times[2], is_disturbed=True)))
+    assert disturbed.usable_pass_ratio is None and disturbed.speedup_formula is None
+
+
+def test_a_disturbed_pass_is_marked(model: LanguageModel) -> None:
+    speculation = Speculation(model, random_ids(6), 2, gamma=2)
+    measurement = speculation.measurement()
+    for index, point in enumerate(measurement.points):
+        point()
+        measurement.on_point(index, Point(None, 1.0, 3, True))
+    result = speculation.result
+    assert [time.is_disturbed for time in result.pass_times] == [True] * 3 and result.pass_ratio is not None
+    assert result.usable_pass_ratio is None
 
 
 def test_break_even_is_where_the_speedup_is_one() -> None:

@@ -11,7 +11,8 @@ from torch import Tensor
 from core.engine.exclusive import Measurement
 from core.estimate.kv import kv_bytes
 from core.estimate.quantised import CacheScheme, quantised_kv_bytes
-from core.lab.before_after import Asked, BeforeAfter, Both, CachedLane, Compared, Lane
+from core.lab.before_after import Asked, BeforeAfter, Both, Compared
+from core.lab.cached_lane import CachedLane, Lane
 from core.lab.quantised_cache.cache import QuantisedCache
 from core.model.load import LanguageModel
 from core.refusal import Refusal

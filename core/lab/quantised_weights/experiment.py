@@ -8,7 +8,8 @@ from core.engine.exclusive import Measurement
 from core.estimate.dtypes import DTYPES, WeightDtypes
 from core.estimate.quantised import Scheme, quantised_weight_bytes
 from core.estimate.weights import weight_bytes_read
-from core.lab.before_after import Asked, BeforeAfter, Both, CachedLane, Compared, Lane
+from core.lab.before_after import Asked, BeforeAfter, Both, Compared
+from core.lab.cached_lane import CachedLane, Lane
 from core.lab.quantised_weights.model import Quantiser
 from core.model.load import LanguageModel
 

@@ -14,6 +14,7 @@ largest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Literal
@@ -74,6 +75,7 @@ class Speculation:
         self._passes: list[SpeculativePass] = []
         self._plain: list[PlainStep] = []
         self._pass_times: dict[int, PassTime] = {}
+        self._timed = 0  # positions of the pass that the point under way times
         self._n_disturbed = 0
 
     @property
@@ -107,6 +109,8 @@ class Speculation:
 
         def heard(point: Point) -> None:
             self._n_disturbed += bool(point.disturbed)
+            if point.disturbed and self._timed:
+                self._pass_times[self._timed] = replace(self._pass_times[self._timed], is_disturbed=True)
             on_point(self.result)
 
         return until_ended(measurement, lambda: self.has_ended, heard)
@@ -119,21 +123,25 @@ class Speculation:
         return [*filling, *timing, *(partial(self._pass, number) for number in range(self.n_planned))]
 
     def _time(self, n_positions: int) -> None:
-        """Passes over so many positions behind the prompt; which tokens they are makes no difference to the time."""
+        """Passes over so many positions behind the prompt; which tokens they are makes no difference to the time. The
+        first reading warms up: it follows a pass of another shape.
+        """
         model, lane = self._model, self._plain_lane
         n_past, seconds = self._n_prompt - 1, []
         ids = (lane.ids[: self._n_prompt] * n_positions)[-n_positions:]
-        for _ in range(READINGS):
+        self._timed = n_positions
+        for _ in range(1 + READINGS):
             lane.cache.truncate(n_past)
             with Stopwatch(model.device) as watch:
                 logits_behind(model.transformer, ids, lane.cache)
             seconds.append(watch.seconds)
         lane.cache.truncate(n_past)
         flops = int(layers_flops(model.shape, n_positions, n_past) + head_flops(model.shape, n_positions))
-        self._pass_times[n_positions] = PassTime(n_positions, median(seconds), flops)
+        self._pass_times[n_positions] = PassTime(n_positions, median(seconds[1:]), flops)
 
     def _pass(self, number: int) -> None:
         """The pass of that number, and plainly the tokens that it gave; nothing once the text has ended."""
+        self._timed = 0
         if number < len(self._passes):
             self._decoder.go_back(self._began[number])
             n_before = self._began[number].n_tokens

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from core.estimate.speculative import break_even_cost, speedup, tokens_per_pass
 
+LEAST_PASS_RATIO = 0.95
+"""A pass over more positions does all that one over fewer does, so it cannot be shorter: a ratio below 1 is noise, and
+one below this is more noise than what is reckoned from it bears."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpeculativePass:
@@ -54,11 +58,14 @@ class PlainStep:
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
-    """The median seconds of a pass over so many new positions, the head included for each of them, and its FLOP."""
+    """The median seconds of a pass over so many new positions, the head included for each of them, and its FLOP;
+    `is_disturbed` where other programs used the processor meanwhile.
+    """
 
     n_positions: int
     seconds: float
     flops: int
+    is_disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,18 +193,26 @@ class SpeculativeResult:
         return times[self.gamma + 1] / times[self.gamma] if self.gamma + 1 in times else None
 
     @property
-    def speedup_formula(self) -> float | None:
-        """What the formula makes of the measured α, c and pass ratio."""
-        if self.alpha is None or self.cost_ratio is None or self.pass_ratio is None:
+    def usable_pass_ratio(self) -> float | None:
+        """The pass ratio, where it is one: None where a pass stayed disturbed, or more positions took less time."""
+        ends = [time for time in self.pass_times if time.n_positions in (1, self.gamma + 1)]
+        if self.pass_ratio is None or any(time.is_disturbed for time in ends):
             return None
-        return speedup(self.alpha, self.gamma, self.cost_ratio, self.pass_ratio)
+        return self.pass_ratio if self.pass_ratio >= LEAST_PASS_RATIO else None
+
+    @property
+    def speedup_formula(self) -> float | None:
+        """What the formula makes of the measured α, c and pass ratio; None where one of them is not known."""
+        if self.alpha is None or self.cost_ratio is None or self.usable_pass_ratio is None:
+            return None
+        return speedup(self.alpha, self.gamma, self.cost_ratio, self.usable_pass_ratio)
 
     @property
     def break_even_cost(self) -> float | None:
         """The c at which drafting would neither gain nor lose; below 0 not even free drafts would pay."""
-        if self.alpha is None or self.pass_ratio is None:
+        if self.alpha is None or self.usable_pass_ratio is None:
             return None
-        return break_even_cost(self.alpha, self.gamma, self.pass_ratio)
+        return break_even_cost(self.alpha, self.gamma, self.usable_pass_ratio)
 
 
 def _ratio(parts: Iterable[int], wholes: Iterable[int]) -> float | None:

@@ -25,6 +25,7 @@ from pages.shared.techniques.compared import (
 )
 from pages.shared.techniques.matrix import written_ratio
 from pages.shared.techniques.reckoned import predict_term, show_reckoned
+from pages.shared.techniques.tokens import token_text
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _texts(model: LanguageModel, result: BatchResult) -> Html:
     rows = []
     for number, (first, ids) in enumerate(zip(result.first_ids, alone.token_ids, strict=True)):
         same = [NONE if number >= point.batch else "=" if point.token_ids[number] == ids else "≠" for point in others]
-        rows.append(row(model.tokenizer.token_label(first), model.tokenizer.decode([first, *ids]), *same))
+        rows.append(row(token_text(model.tokenizer, first), model.tokenizer.decode([first, *ids]), *same))
     heads = [t("terms.head_begins"), t("terms.head_alone"), *(f"B = {count(point.batch)}" for point in others)]
     return table(heads, rows)
 

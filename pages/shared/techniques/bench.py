@@ -13,7 +13,7 @@ from pages.shared.drawn import show_drawn
 from pages.shared.guess import guess, reveal
 from pages.shared.html_parts import note
 from pages.shared.language import language, t
-from pages.shared.prompts import default_prompt
+from pages.shared.prompts import default_prompt, spoken
 from pages.shared.resources import shelf
 from pages.shared.tools.job import NoRun, begin, heading, watched
 from pages.shared.trouble import notice, refuse
@@ -50,13 +50,19 @@ class Bench:
         """The prompt as the model reads it. Raises Refusal for a prompt it cannot read."""
         return list(self.model.prompt_ids(self.prompt))
 
+    @property
+    def language(self) -> str:
+        """The language the model is spoken to in, "zh" or "en"."""
+        return spoken(self.model.name, language())
+
     def asked(self, n_new: int) -> Asked:
-        """The prompt to be continued, and a held text in the visitor's language. Raises Refusal."""
+        """The prompt to be continued, and a held text in the model's language. Raises Refusal."""
         from core.lab.before_after import Asked, most_held
         from core.lab.quality import held_ids, text_for
 
         model = self.model
-        return Asked(self.ids, n_new, held_ids(model, text_for(model, language()), most_held(model.device)))
+        held = held_ids(model, text_for(model, self.language), most_held(model.device))
+        return Asked(self.ids, n_new, held, self.language)
 
 
 def heading_of(name: str) -> None:
@@ -94,7 +100,7 @@ def live_bench() -> Bench | None:
     return Bench(future.result(), prompt)
 
 
-def predict(name: str, choices: Mapping[int, str], right: int | None, why: str, **asked: str) -> None:
+def predict(name: str, choices: Mapping[int, str], right: int | None, why: str, **asked: object) -> None:
     """Asks before anything is run; then says what is right, and why. `right` None: only the experiment will say."""
     said = guess(t(f"terms.guess_{name}", **asked), choices, f"terms_guess_{name}")
     if said is not None and right is None:
@@ -104,11 +110,11 @@ def predict(name: str, choices: Mapping[int, str], right: int | None, why: str, 
         reveal(f"{verdict} {why}")
 
 
-def predict_mark(name: str, right: Mark, why: str) -> None:
+def predict_mark(name: str, right: Mark, why: str, **asked: object) -> None:
     """A prediction about one term: less, as much, or more."""
     order = (Mark.DOWN, Mark.SAME, Mark.UP)
     choices = {index: t(f"terms.guess_{mark}") for index, mark in enumerate(order)}
-    predict(name, choices, order.index(right), why)
+    predict(name, choices, order.index(right), why, **asked)
 
 
 def measured(

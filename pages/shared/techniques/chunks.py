@@ -107,7 +107,7 @@ def _pair(result: ChunkResult) -> Html:
 def _takeaway(result: ChunkResult) -> str:
     whole, cut = result.whole, _shown(result)
     return t(
-        "terms.takeaway_chunks",
+        "terms.takeaway_chunks_longer" if cut.seconds >= whole.seconds else "terms.takeaway_chunks_shorter",
         chunk=count(cut.chunk),
         n=count(result.n_tokens),
         longest=milliseconds(cut.longest_s),
@@ -115,5 +115,6 @@ def _takeaway(result: ChunkResult) -> str:
         passes=count(cut.n_passes),
         read=written_ratio(cut.bytes_read / whole.bytes_read),
         seconds=written_ratio(cut.seconds / whole.seconds),
+        multiplied=written_ratio(cut.flops_multiplied / whole.flops_multiplied),
         most=written_difference(result.largest_difference),
     )

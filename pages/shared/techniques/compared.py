@@ -15,6 +15,7 @@ from pages.shared.html import Html, fill
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import language, t
 from pages.shared.numbers import count, gap_percent, milliseconds, percent, scaled, scaled_bytes
+from pages.shared.prompts import spoken
 from pages.shared.techniques.matrix import written_ratio
 from pages.shared.units import units
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from core.model.load import LanguageModel
 
 NONE = "–"
+HARDLY_NATS = 0.02
+"""Of KL: below it no token's probability has moved by more than √(KL/2) = 10 points (Pinsker's inequality), and another
+token is the likeliest only where two were as good as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,13 @@ def note_disturbed(n_points: int) -> None:
     """Says how many points stayed disturbed by other programs, where there are any."""
     if n_points:
         st.html(note(t("terms.disturbed", points=count(n_points))))
+
+
+def note_spoken(model: LanguageModel) -> None:
+    """Says which language the model is spoken to in, where it is not the page's."""
+    spoken_language = spoken(model.name, language())
+    if spoken_language != language():
+        st.html(note(t("terms.speaks", model=model.name, spoken=t(f"terms.spoken_{spoken_language}"))))
 
 
 def bytes_line(name: str, found: Both, formula: Both) -> Line:
@@ -118,12 +129,28 @@ def show_quality(name: str, model: LanguageModel, compared: Compared) -> None:
         agreement=share(quality.agreement),
     )
     st.html(note(said))
-    st.html(note(t("terms.knows_text" if knows_text(model) else "terms.held_text")))
-    show_texts(model, compared.prompt_ids, compared.texts)
+    kind = "knows_text" if knows_text(model) else "held_text"
+    st.html(note(t(f"terms.{kind}", spoken=t(f"terms.spoken_{compared.held_language}"))))
+    note_spoken(model)
+    note_disturbed(compared.n_disturbed)
+    show_texts(model, compared.prompt_ids, compared.texts, _remark(compared))
 
 
-def show_texts(model: LanguageModel, prompt_ids: Sequence[int], texts: Texts) -> None:
-    """Both texts; from the first token that differs on, underlined."""
+def _remark(compared: Compared) -> str:
+    """What follows where both texts part: that depends on how far the distributions themselves have moved."""
+    quality = compared.quality
+    if quality.mean_divergence < HARDLY_NATS:
+        return t("terms.texts_close", mean=f"{quality.mean_divergence:.2g}")
+    return t(
+        "terms.texts_moved",
+        mean=f"{quality.mean_divergence:.2g}",
+        perplexity=written_ratio(quality.perplexity_ratio),
+        agreement=share(quality.agreement),
+    )
+
+
+def show_texts(model: LanguageModel, prompt_ids: Sequence[int], texts: Texts, remark: str) -> None:
+    """Both texts; from the first token that differs on, underlined, and what that means."""
     same = texts.first_difference
     decode = partial(model.tokenizer.decode, after=tuple(prompt_ids))
     sections = []
@@ -143,6 +170,7 @@ def show_texts(model: LanguageModel, prompt_ids: Sequence[int], texts: Texts) ->
         st.html(note(t("terms.texts_same")))
     else:
         st.html(note(t("terms.texts_differ", token=count(same + 1))))
+        st.html(note(remark))
 
 
 def is_whole(compared: Compared, n_new: int) -> bool:

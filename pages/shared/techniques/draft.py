@@ -19,6 +19,7 @@ from pages.shared.techniques.bench import Bench, measured, predict_mark
 from pages.shared.techniques.compared import NONE, Line, as_flops, before_after, note_disturbed, share
 from pages.shared.techniques.matrix import written_ratio
 from pages.shared.techniques.of_model import chosen_of
+from pages.shared.techniques.tokens import token_text
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from core.model.load import LanguageModel
 
 N_NEW = 40
+NEAR_SHARE = 0.05
+"""Tokens a pass so near to the formula's are as it says: so few tokens do not tell smaller differences from chance."""
 
 
 def show(bench: Bench) -> None:
@@ -99,7 +102,8 @@ def _show_result(model: LanguageModel, result: SpeculativeResult) -> None:
     show_drawn("terms_draft_pass", Html(pass_chart(result.pass_times, language())))
     st.html(note(_break_even(result)))
     st.html(_places(result))
-    st.html(note(t("terms.note_draft_runs")))
+    if (said := _independence(result)) is not None:
+        st.html(note(said))
     note_disturbed(result.n_disturbed)
     takeaway(_takeaway(result))
 
@@ -111,7 +115,6 @@ def _tokens(model: LanguageModel, result: SpeculativeResult) -> Html:
 
 
 def _of_pass(model: LanguageModel, done: SpeculativePass) -> list[Html]:
-    label = model.tokenizer.token_label
     shown = [("accepted", "✓", token_id) for token_id in done.token_ids[: done.n_accepted]]
     if done.is_corrected:
         shown.append(("refused", "✗", done.drafted_ids[done.n_accepted]))
@@ -121,7 +124,7 @@ def _of_pass(model: LanguageModel, done: SpeculativePass) -> list[Html]:
             '<span class="tbt-terms-{kind}"><small>{sign}</small><bdi>{label}</bdi></span>',
             kind=kind,
             sign=sign,
-            label=label(token_id),
+            label=token_text(model.tokenizer, token_id),
         )
         for kind, sign, token_id in shown
     ]
@@ -142,13 +145,16 @@ def _sums(result: SpeculativeResult) -> Html:
 
 def _measures(result: SpeculativeResult) -> Html:
     """What speculative decoding is known by, measured and by formula."""
+    from core.lab.speculative.records import LEAST_PASS_RATIO
+
+    is_usable = result.usable_pass_ratio is not None
     rows = [
         row(t("terms.alpha"), NONE if result.alpha is None else share(result.alpha), NONE),
         row(t("terms.per_pass"), _number(result.tokens_per_pass), _number(result.tokens_per_pass_formula)),
-        row(t("terms.pass_ratio", n=count(result.gamma + 1)), _ratio(result.pass_ratio), NONE),
+        row(t("terms.pass_ratio", n=count(result.gamma + 1)), _usable(result.pass_ratio, is_usable), NONE),
         row(
             t("terms.last_ratio", n=count(result.gamma + 1), gamma=count(result.gamma)),
-            _ratio(result.last_position_ratio),
+            _usable(result.last_position_ratio, (result.last_position_ratio or 0.0) >= LEAST_PASS_RATIO),
             NONE,
         ),
         row(t("terms.cost_ratio"), _number(result.cost_ratio), NONE),
@@ -157,15 +163,49 @@ def _measures(result: SpeculativeResult) -> Html:
     return table([t(f"terms.head_{name}") for name in ("what", "measured", "formula")], rows)
 
 
+def _usable(ratio: float | None, is_usable: bool) -> str:
+    return _ratio(ratio) if is_usable else t("terms.not_usable", value=_ratio(ratio))
+
+
 def _break_even(result: SpeculativeResult) -> str:
+    """When drafting pays by formula, and what was measured; what the formula does not know is said beside it."""
     even = result.break_even_cost
-    if even is None:
+    if result.alpha is None:
         return t("terms.draft_none")
+    if even is None:
+        key = "disturbed" if any(time.is_disturbed for time in result.pass_times) else "unusable"
+        return t(f"terms.pass_{key}", n=count(result.gamma + 1), ratio=_ratio(result.pass_ratio))
     if even < 0:
         return t(
-            "terms.break_even_never", per_pass=_number(result.tokens_per_pass_formula), ratio=_ratio(result.pass_ratio)
+            "terms.break_even_never",
+            per_pass=_number(result.tokens_per_pass_formula),
+            ratio=_ratio(result.pass_ratio),
+            measured=_ratio(result.speedup),
         )
-    return t("terms.break_even", even=_number(even), cost=_number(result.cost_ratio))
+    return t(
+        "terms.break_even" if result.n_without_draft == 0 else "terms.break_even_some",
+        even=_number(even),
+        cost=_number(result.cost_ratio),
+        formula=_ratio(result.speedup_formula),
+        measured=_ratio(result.speedup),
+        without=count(result.n_without_draft),
+        passes=count(len(result.passes)),
+    )
+
+
+def _independence(result: SpeculativeResult) -> str | None:
+    """What the formula supposes, and whether what was measured is as it says; None where nothing was drafted."""
+    found, reckoned = result.tokens_per_pass, result.tokens_per_pass_formula
+    if found is None or reckoned is None:
+        return None
+    is_near = abs(found / reckoned - 1) < NEAR_SHARE
+    return t(
+        f"terms.note_draft_{'near' if is_near else result.drafter}",
+        found=_number(found),
+        reckoned=_number(reckoned),
+        without=count(result.n_without_draft),
+        passes=count(len(result.passes)),
+    )
 
 
 def _places(result: SpeculativeResult) -> Html:

@@ -11,6 +11,7 @@ from pages.shared.language import t
 from pages.shared.numbers import count
 from pages.shared.techniques.bench import Bench, measured, predict
 from pages.shared.techniques.compared import (
+    HARDLY_NATS,
     Line,
     as_flops,
     as_perplexity,
@@ -71,7 +72,7 @@ def show(bench: Bench) -> None:
     show_quality("heads", bench.model, found)
     takeaway(
         t(
-            "terms.takeaway_heads",
+            "terms.takeaway_heads" if found.quality.mean_divergence >= HARDLY_NATS else "terms.takeaway_heads_close",
             model=bench.model.name,
             ratio=ratio_of(found.kv_bytes),
             flops=ratio_of(result.decode_flops),

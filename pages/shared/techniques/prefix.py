@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from core.words import sentence
 from pages.shared.html import Html
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import t
@@ -19,10 +20,12 @@ from pages.shared.techniques.compared import (
     before_after,
     bytes_line,
     note_disturbed,
+    note_spoken,
     written_difference,
 )
 from pages.shared.techniques.matrix import written_ratio
 from pages.shared.techniques.reckoned import predict_term, show_reckoned
+from pages.shared.techniques.tokens import token_text
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -38,13 +41,12 @@ ADDED = "!"
 def show(bench: Bench) -> None:
     """The guess, the chat both ways, where the cache would end, the formulas for a large model, what follows."""
     predict_term("prefix")
-    messages = [bench.prompt, *(t(f"terms.message_{name}") for name in LATER_MESSAGES)]
 
     def make() -> ReusedPrefix:
         from core.lab.reused_prefix import ReusedPrefix
 
-        system = t("terms.message_system")
-        return ReusedPrefix(bench.model, messages, system=system, first=bench.prompt + ADDED)
+        system = sentence("terms.message_system", bench.language)
+        return ReusedPrefix(bench.model, messages(bench), system=system, first=bench.prompt + ADDED)
 
     result: ReusedResult | None = measured("prefix", bench, "", make, lambda found: bool(found.cases))
     if result is not None:
@@ -54,9 +56,15 @@ def show(bench: Bench) -> None:
         takeaway(_takeaway(result))
 
 
+def messages(bench: Bench) -> list[str]:
+    """What is said turn by turn: the prompt, then what the model can be asked in its own language."""
+    return [bench.prompt, *(sentence(f"terms.message_{name}", bench.language) for name in LATER_MESSAGES)]
+
+
 def _show_result(model: LanguageModel, result: ReusedResult) -> None:
     st.html(note(t("terms.prefix_pair", turns=count(len(result.turns)))))
     st.html(_pair(result))
+    note_spoken(model)
     st.html(_chat(model, result))
     st.html(_turns(result))
     most, cached = map(written_difference, (result.largest_difference, result.largest_kv_difference))
@@ -120,16 +128,11 @@ def _cases(model: LanguageModel, result: ReusedResult) -> Html:
         row(
             t(f"terms.case_{found.case}", added=ADDED),
             t("terms.of", some=count(found.n_reused), all=count(found.n_cached)),
-            *(NONE if one is None else _label(model, one) for one in (found.cached_id, found.prompt_id)),
+            *(NONE if one is None else token_text(model.tokenizer, one) for one in (found.cached_id, found.prompt_id)),
         )
         for found in result.cases
     ]
     return table([t(f"terms.head_{name}") for name in ("next", "serve", "cached_token", "prompt_token")], rows)
-
-
-def _label(model: LanguageModel, token_id: int) -> str:
-    """A token alone in a cell, where a space would not be seen."""
-    return model.tokenizer.token_label(token_id).replace(" ", "␣")
 
 
 def _takeaway(result: ReusedResult) -> str:

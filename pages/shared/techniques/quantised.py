@@ -15,6 +15,7 @@ from pages.shared.shelf import REAL_MODEL
 from pages.shared.technique_settings import CACHE_BITS, WEIGHT_SCHEMES
 from pages.shared.techniques.bench import Bench, measured, predict_mark
 from pages.shared.techniques.compared import (
+    as_bytes,
     before_after,
     bytes_line,
     is_whole,
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
     from core.lab.quantised_weights.experiment import QuantisedWeights, QuantisedWeightsExperiment
 
 N_NEW = 24
+"""Tokens that are written with something quantised."""
 WINDOW, KEY_GROUP = 32, 32
 """Positions that stay as they are where a window is asked for, and that share a scale in each channel of the keys."""
 
 
 def show_weights(bench: Bench) -> None:
     """The guess, the scheme, both models, what follows."""
-    predict_mark("weights", Mark.SAME, t("terms.why_weights"))
+    scheme = WEIGHT_SCHEMES[st.session_state["terms_scheme"]]
+    predict_mark("weights", Mark.SAME, t("terms.why_weights"), bits=scheme.bits)
     names = {name: _scheme_name(scheme) for name, scheme in WEIGHT_SCHEMES.items()}
     chosen = str(
         st.selectbox(
@@ -74,29 +77,49 @@ def show_weights(bench: Bench) -> None:
 
 def show_cache(bench: Bench) -> None:
     """The guess, the scheme, both caches, what follows."""
-    predict_mark("cache", Mark.SAME, t("terms.why_cache"))
+    predict_mark("cache", Mark.SAME, t("terms.why_cache"), bits=st.session_state["terms_bits"])
     with st.container(key="terms_options"):
         bits: Bits = st.selectbox(t("terms.bits"), CACHE_BITS, key="terms_bits", persist_state="session")
         by_channel = st.toggle(t("terms.by_channel", group=KEY_GROUP), key="terms_by_channel", persist_state="session")
         window = st.toggle(t("terms.window", n=WINDOW), key="terms_window", persist_state="session")
 
+    scheme = CacheScheme(bits, KEY_GROUP if by_channel else None, WINDOW if window else 0)
+
     def make() -> QuantisedCacheExperiment:
         from core.lab.quantised_cache.experiment import QuantisedCacheExperiment
 
-        scheme = CacheScheme(bits, KEY_GROUP if by_channel else None, WINDOW if window else 0)
-        return QuantisedCacheExperiment(bench.model, scheme, bench.asked(N_NEW))
+        return QuantisedCacheExperiment(bench.model, scheme, bench.asked(n_written(scheme, len(bench.ids))))
 
     asked = f"{bits} {by_channel} {window}"
-    result: QuantisedKV | None = measured("cache", bench, asked, make, lambda found: is_whole(found.compared, N_NEW))
+    result: QuantisedKV | None = measured(
+        "cache",
+        bench,
+        asked,
+        make,
+        lambda found: is_whole(found.compared, n_written(scheme, len(found.compared.prompt_ids))),
+    )
     if result is None:
         return
     found = result.compared
     st.html(before_after([bytes_line("kv_bytes", found.kv_bytes, result.kv_bytes_formula), *quality_lines(found)]))
-    kept = found.n_tokens - result.scheme.n_quantised(found.n_tokens)
-    st.html(note(t("terms.note_cache_kept", n=count(found.n_tokens), kept=count(kept))))
-    st.html(note(t("terms.note_cache_speed")))
+    _note_kept(result)
+    key = "note_cache_speed" if found.decode_seconds.ratio >= 1 else "note_cache_fast"
+    st.html(note(t(f"terms.{key}", seconds=ratio_of(found.decode_seconds), bytes=as_bytes(found.kv_bytes.before))))
     show_quality("cache", bench.model, found)
     _takeaway("cache", bench, found, ratio_of(found.kv_bytes))
+
+
+def n_written(scheme: CacheScheme, n_prompt: int) -> int:
+    """Tokens to write: what it takes until something is quantised, and then N_NEW."""
+    return N_NEW + max(0, scheme.least_tokens - n_prompt)
+
+
+def _note_kept(result: QuantisedKV) -> None:
+    """How many positions stayed as they were, in the text that was written and in the held text."""
+    n, n_held = result.compared.n_tokens, len(result.compared.quality.positions)
+    kept, held_kept = (count(length - result.scheme.n_quantised(length)) for length in (n, n_held))
+    said = {"n": count(n), "kept": kept, "held": count(n_held), "held_kept": held_kept}
+    st.html(note(t("terms.note_cache_kept", **said)))
 
 
 def _scheme_name(scheme: Scheme) -> str:

@@ -1,4 +1,4 @@
-"""Temperature, top-k and top-p: the distribution moves, and nothing that is paid for does."""
+"""Temperature, top-k and top-p: the distribution moves, no FLOP and no byte does, and the choosing takes its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pages.shared.numbers import count, milliseconds, percent
 from pages.shared.settings import MOST_TOP_K
 from pages.shared.technique_settings import LEAST_TEMPERATURE, MOST_TEMPERATURE
 from pages.shared.techniques.bench import Bench, measured, predict_mark
-from pages.shared.techniques.compared import Line, as_bytes, as_flops, before_after, show_texts
+from pages.shared.techniques.compared import Line, as_bytes, as_flops, before_after, note_disturbed, show_texts
+from pages.shared.techniques.tokens import token_text
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -66,17 +67,21 @@ def _show_result(bench: Bench, result: SamplingChanges, first: Distribution) -> 
         Line("choosing_seconds", result.choosing_seconds, milliseconds),
     ]
     st.html(before_after(lines))
-    show_texts(bench.model, bench.ids[-result.n_prompt :], result.texts)
-    best = first.candidates[0]
+    note_disturbed(result.n_disturbed)
+    show_texts(bench.model, bench.ids[-result.n_prompt :], result.texts, t("terms.texts_drawn"))
+    best, choosing = first.candidates[0], result.choosing_seconds
     takeaway(
         t(
             "terms.takeaway_sampling" if result.costs_equal else "terms.takeaway_sampling_differ",
-            token=bench.model.tokenizer.token_label(best.token_id),
+            token=token_text(bench.model.tokenizer, best.token_id),
             before=percent(best.probability),
             after=percent(best.probability_kept),
             steps=count(len(result.sampled)),
             flops=as_flops(result.flops.after),
             read=as_bytes(result.bytes_read.after),
+            greedy=milliseconds(choosing.before),
+            drawn=milliseconds(choosing.after),
+            share=percent(choosing.after / (result.pass_seconds.after + choosing.after)),
         )
     )
 
@@ -85,7 +90,7 @@ def _distribution(model: LanguageModel, first: Distribution) -> Html:
     """The likeliest tokens with both probabilities as bars and numbers."""
     rows = [
         row(
-            model.tokenizer.token_label(candidate.token_id),
+            token_text(model.tokenizer, candidate.token_id),
             _bar(candidate.probability, "before"),
             _bar(candidate.probability_kept, "after") if candidate.kept else t("terms.sampling_out"),
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -11,10 +14,11 @@ from pages.shared.figures.techniques import surgery_chart
 from pages.shared.html import Html, fill, join
 from pages.shared.html_parts import note, row, table
 from pages.shared.language import language, t
-from pages.shared.numbers import count
+from pages.shared.numbers import count, percent
 from pages.shared.technique_settings import N_WRITTEN
 from pages.shared.techniques.bench import Bench, measured, predict
-from pages.shared.techniques.compared import NONE, as_bytes
+from pages.shared.techniques.compared import HARDLY_NATS, NONE, as_bytes
+from pages.shared.techniques.tokens import token_text
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -69,29 +73,44 @@ def show(bench: Bench) -> None:
         _show_result(bench.model, result)
 
 
+def is_noticeable(edits: Sequence[EditResult]) -> bool:
+    """Whether any of these edits moved a distribution by more than a hair."""
+    return any(made.largest.kl >= HARDLY_NATS for made in edits)
+
+
+def _dropped(result: SurgeryResult) -> tuple[EditResult, EditResult]:
+    """The edits that drop the first column, and the chosen one."""
+    return result.edits[FIRST_DROPPED], result.edits[LATER_DROPPED]
+
+
 def hurts_most(result: SurgeryResult) -> int:
     """Which of CHOICES it was: the first column or the later one, or neither clearly."""
-    first, later = (result.edits[place].largest.kl for place in (FIRST_DROPPED, LATER_DROPPED))
+    if not is_noticeable(_dropped(result)):
+        return CHOICES.index("alike")
+    first, later = (made.largest.kl for made in _dropped(result))
     return 0 if first > CLEARLY * later else 1 if later > CLEARLY * first else 2
 
 
 def _why(result: SurgeryResult | None) -> str:
     if result is None:
         return ""
-    first, later = (result.edits[place].largest.kl for place in (FIRST_DROPPED, LATER_DROPPED))
-    key = ("first", "middle", "alike")[hurts_most(result)]
-    return t(f"terms.why_surgery_{key}", first=f"{first:.2g}", later=f"{later:.2g}")
+    first, later = (made.largest.kl for made in _dropped(result))
+    key = CHOICES[hurts_most(result)] if is_noticeable(_dropped(result)) else "nothing"
+    moved = percent(math.sqrt(max(first, later) / 2))  # Pinsker: no event's probability moves further
+    return t(f"terms.why_surgery_{key}", first=f"{first:.2g}", later=f"{later:.2g}", moved=moved)
 
 
 def named(made: EditResult) -> str:
     """What was done, and to which columns."""
-    edit = made.edit
-    columns = count(made.begin) if edit.n_columns == 1 else f"{made.begin}–{made.begin + edit.n_columns - 1}"
-    return t(f"terms.edit_{edit.kind}", columns=columns)
+    kind = "first" if made.begin == 0 else "one"
+    if made.edit.n_columns > 1:
+        kind = "many"
+    columns = t(f"terms.column_{kind}", begin=count(made.begin), end=count(made.begin + made.edit.n_columns - 1))
+    return t(f"terms.edit_{made.edit.kind}", columns=columns)
 
 
 def _show_result(model: LanguageModel, result: SurgeryResult) -> None:
-    label = model.tokenizer.token_label
+    label = partial(token_text, model.tokenizer)
     rows = []
     for made in result.edits:
         new = NONE if made.new_id is None else label(made.new_id)
@@ -112,14 +131,16 @@ def _show_result(model: LanguageModel, result: SurgeryResult) -> None:
     show_drawn("terms_surgery_chart", Html(surgery_chart(result, named, language())))
     stale = next(made for made in result.edits if made.edit.kind == "replace")
     away = [step.from_recomputed.kl for step in stale.steps if step.from_recomputed is not None]
-    st.html(note(t("terms.surgery_stale", most=f"{max(away, default=0.0):.2g}")))
+    stale_key = "surgery_stale" if max(away, default=0.0) >= HARDLY_NATS else "surgery_stale_little"
+    st.html(note(t(f"terms.{stale_key}", most=f"{max(away, default=0.0):.2g}")))
     st.html(_texts(model, result))
     worst = max(result.edits, key=lambda made: made.largest.kl)
     least = min(result.edits, key=lambda made: made.largest.kl)
     first = result.edits[FIRST_DROPPED]
+    kind = "_nothing" if not is_noticeable(result.edits) else "_ends" if first in (worst, least) else ""
     takeaway(
         t(
-            "terms.takeaway_surgery",
+            f"terms.takeaway_surgery{kind}",
             worst=named(worst),
             most=f"{worst.largest.kl:.2g}",
             changed=count(worst.n_changed),

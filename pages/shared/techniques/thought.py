@@ -62,12 +62,14 @@ def show(bench: Bench) -> None:
     key = "fits" if costs.fits else "weights" if costs.full_at == 0 else "full"
     st.html(note(t(f"terms.thought_{key}", n=full, **names)))
 
+    from core.engine.exclusive import MOST_TRIES
+
     def make() -> LongThought:
         from core.lab.long_thought import LongThought
 
         return LongThought(bench.model, bench.ids)
 
-    st.html(note(t("terms.thought_real", model=bench.model.name)))
+    st.html(note(t("terms.thought_real", model=bench.model.name, tries=count(MOST_TRIES))))
     result: ThoughtResult | None = measured(
         "thought", bench, "", make, lambda found: bool(found.steps) and len(found.steps) == found.n_planned
     )
@@ -127,13 +129,16 @@ def _real(result: ThoughtResult) -> None:
     show_drawn("terms_thought_steps", Html(thought_chart(result.steps, language())))
     note_disturbed(result.n_disturbed)
     if last.n_tokens < result.context_limit:
-        st.html(note(t("terms.thought_capped", n=count(last.n_tokens), limit=count(result.context_limit))))
+        taken = {"seconds": milliseconds(result.seconds), "limit": count(result.context_limit)}
+        st.html(note(t("terms.thought_capped", n=count(last.n_tokens), **taken)))
 
 
 def _takeaway(costs: ThoughtCosts, result: ThoughtResult, model: str) -> str:
     first, last = result.median_seconds(0, N_ENDS) or 0.0, result.median_seconds(-N_ENDS, 0) or 0.0
+    is_disturbed = result.is_disturbed(0, N_ENDS) or result.is_disturbed(-N_ENDS, 0)
+    key = "disturbed" if is_disturbed else "rose" if last > first else "flat"
     return t(
-        "terms.takeaway_thought",
+        f"terms.takeaway_thought_{key}",
         model=model,
         n=count(len(costs.n_tokens)),
         cache=as_bytes(costs.kv_bytes[-1]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -11,8 +12,9 @@ from pages.shared.html_parts import note, row, table
 from pages.shared.language import t
 from pages.shared.numbers import count, milliseconds
 from pages.shared.techniques.bench import Bench, measured, predict
-from pages.shared.techniques.compared import NONE, share
+from pages.shared.techniques.compared import NONE, note_disturbed, share
 from pages.shared.techniques.matrix import written_ratio
+from pages.shared.techniques.tokens import token_text
 from pages.shared.tools.job import takeaway
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ def _show_result(model: LanguageModel, result: TwoAtOnceResult) -> None:
     apart, at_once = result.seconds_apart or 0.0, result.seconds_at_once or 0.0
     times = {"apart": milliseconds(apart), "at_once": milliseconds(at_once), "ratio": written_ratio(at_once / apart)}
     st.html(note(t("terms.two_seconds", **times)))
+    note_disturbed(result.n_disturbed)
     best = max(sums, key=lambda filler: sums[filler].n_right)
     takeaway(
         t(
@@ -82,7 +85,7 @@ def _steps(model: LanguageModel, result: TwoAtOnceResult) -> Html:
     """The first steps: both true tokens, and what each filler made of the second."""
     from core.lab.two_at_once import Filler
 
-    label = model.tokenizer.token_label
+    label = partial(token_text, model.tokenizer)
     rows = []
     for step in result.steps[:N_SHOWN]:
         second = {attempt.filler: attempt.second_id for attempt in step.attempts}
