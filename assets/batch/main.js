@@ -15,7 +15,5 @@ export async function show({ data, parentElement }) {
   view.home ??= new Home(view.root);
   view.home.enter(parentElement);
   view.take(data, t);
-  return () => {
-    if (view.home.leave(parentElement)) view.leave();
-  };
+  return () => view.home.leave(parentElement, () => view.leave());
 }

@@ -23,11 +23,10 @@ export async function show({ data, parentElement, setTriggerValue }) {
   part.home.enter(parentElement);
   part.send = setTriggerValue;
   await part.take(data, t);
-  return () => {
-    if (!part.home.leave(parentElement)) return;
+  return () => part.home.leave(parentElement, () => {
     part.leave();
     if (shown.get(data.key) === part) shown.delete(data.key);
-  };
+  });
 }
 
 /** The parts on this page by key, for tests to look at. */

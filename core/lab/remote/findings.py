@@ -8,20 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import median
 from typing import NamedTuple
 
 from core.lab.fit import Fit, HeldOut, Observed, fit_context, fit_together_or_none, held_out_or_none
 from core.lab.remote.faults import Kind
 from core.lab.remote.point import Note, RemotePoint
-
-
-class Spread(NamedTuple):
-    """The middle of the repeats, and where the middle half of them lies; seconds."""
-
-    median_s: float
-    first_quartile_s: float
-    third_quartile_s: float
+from core.lab.spread import Spread, spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +121,7 @@ def _cell(context: int, batch: int, repeats: Sequence[RemotePoint]) -> ServerCel
     measured = [point for point in repeats if point.is_measured]
     together = [point.decode_step_s for point in measured if point.decode_step_s]
     steps = together or [point.tpot_s for point in measured if point.tpot_s]
+    firsts = [point.ttft_s for point in measured if point.ttft_s]
     return ServerCell(
         context=context,
         batch=batch,
@@ -135,8 +129,8 @@ def _cell(context: int, batch: int, repeats: Sequence[RemotePoint]) -> ServerCel
         n_measured=len(measured),
         n_used=len(steps),
         is_together=bool(together),
-        step=_spread(steps),
-        ttft=_spread([point.ttft_s for point in measured if point.ttft_s]),
+        step=spread(steps) if steps else None,
+        ttft=spread(firsts) if firsts else None,
         ttft_last_s=_middle(measured, lambda point: point.ttft_last_s),
         prompt_tokens=_whole_middle(measured, lambda point: point.prompt_tokens),
         cached_tokens=_whole_middle(measured, lambda point: point.cached_tokens),
@@ -151,13 +145,6 @@ def _laws(steps: Sequence[tuple[ServerCell, float]]) -> Iterable[ServerLaw]:
         if len(own) > 1:
             fit = fit_context([Observed(cell.context, batch, seconds) for cell, seconds in own])
             yield ServerLaw(batch, fit, tuple(cell for cell, _ in own))
-
-
-def _spread(seconds: Sequence[float]) -> Spread | None:
-    if not seconds:
-        return None
-    low, _, high = quantiles(seconds, method="inclusive") if len(seconds) > 1 else (seconds[0],) * 3
-    return Spread(median(seconds), low, high)
 
 
 def _middle(points: Sequence[RemotePoint], value: Callable[[RemotePoint], float | None]) -> float | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from statistics import median, quantiles
 from typing import Literal, NamedTuple
 
+from core.lab.spread import spread
 from core.refusal import Refusal
 
 Fill = Literal["prefill", "fast"]
@@ -133,7 +133,6 @@ def cells(rows: list[SweepRow]) -> list[Cell]:
     for (context, batch), of_cell in sorted(grouped.items()):
         quiet = [row for row in of_cell if not row.disturbed] or of_cell
         seconds = [row.decode_step_s for row in quiet]
-        low, _, high = quantiles(seconds, method="inclusive") if len(seconds) > 1 else (seconds[0],) * 3
         gap = max((row.kv_gap_bytes for row in of_cell), key=abs)
-        made.append(Cell(context, batch, len(of_cell), len(quiet), median(seconds), low, high, gap, of_cell[0]))
+        made.append(Cell(context, batch, len(of_cell), len(quiet), *spread(seconds), gap, of_cell[0]))
     return made
