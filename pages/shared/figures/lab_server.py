@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.estimate.floors import Floor
-from core.lab.remote.findings import ServerCell, ServerFindings, Spread
+from core.lab.remote.findings import ServerCell, ServerFindings
 from core.lab.remote.under import Under
+from core.lab.spread import Spread
 from core.words import sentence
 from pages.shared.figures.lab_report import with_shapes
 from pages.shared.figures.svg import Chart, Series, chart_html

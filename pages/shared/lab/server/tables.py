@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from core.estimate.floors import Floor
 from core.lab.fit import Fit
-from core.lab.remote.findings import ServerFindings, Spread
+from core.lab.remote.findings import ServerFindings
 from core.lab.remote.under import Under, against
+from core.lab.spread import Spread
 from core.lab.sweep.report import is_tested
 from core.words import sentence
 from pages.shared.figures.lab_server import Floors
