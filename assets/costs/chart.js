@@ -78,7 +78,7 @@ export class Chart {
     this.coloured = paletteOf(this.root);
     this.drawTools();
     await this.draw();
-    this.observer ??= new ResizeObserver(() => this.plotly.Plots.resize(this.plot));
+    this.observer ??= new ResizeObserver(() => this.root.isConnected && this.plotly.Plots.resize(this.plot));
     this.observer.observe(this.root);
     this.view ??= new IntersectionObserver((found) => this.see(found.at(-1).isIntersecting), { scrollMargin: NEAR });
     this.view.observe(this.root);
@@ -104,6 +104,7 @@ export class Chart {
   }
 
   async draw() {
+    if (!this.root.isConnected) return; // on its way to another element, which will show it anew
     const { data, layout } = this.coloured(this.figure);
     const turned = Object.entries(this.scales).filter(([axis, type]) => type !== layout[axis].type);
     const axes = Object.fromEntries(turned.map(([axis, type]) => [axis, { ...layout[axis], type, autorange: true, range: undefined }]));
