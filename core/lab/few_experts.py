@@ -28,7 +28,7 @@ from core.lab.routed_layer import (
     random_layer,
     uniform_routing,
 )
-from core.lab.routed_record import EXPERTS, RoutedPoint, RouterName, expert_bytes, routed_layer
+from core.lab.routed_record import EXPERTS, RoutedPoint, RoutedPoints, RouterName, expert_bytes, routed_layer
 from core.lab.router_training import feed_forward_states, unit_scale
 from core.lab.timeline import most_positions
 from core.model.device import Stopwatch
@@ -42,7 +42,7 @@ FP32 = WeightDtypes(DTYPES["f32"])
 
 
 @dataclass(frozen=True, slots=True)
-class FewExpertsResult:
+class FewExpertsResult(RoutedPoints):
     """What has been measured by now, and what the estimate says of the same layer.
 
     Attributes:
@@ -61,23 +61,9 @@ class FewExpertsResult:
     n_disturbed: int = 0
 
     @property
-    def has_ended(self) -> bool:
-        """Whether every point was measured."""
-        return len(self.points) == self.n_planned
-
-    @property
     def resident_bytes(self) -> int:
         """Of all experts, whichever are chosen."""
         return self.experts.n_experts * self.expert_bytes
-
-    @property
-    def batches(self) -> tuple[int, ...]:
-        """The batch sizes, rising."""
-        return tuple(sorted({point.batch for point in self.points}))
-
-    def at(self, way: RouterName, batch: int) -> RoutedPoint:
-        """One point. Raises StopIteration where there is none."""
-        return next(point for point in self.points if (point.router, point.batch) == (way, batch))
 
     def expected_distinct(self, batch: int) -> float:
         """E·(1 − (1 − k/E)^B)."""

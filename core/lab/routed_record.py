@@ -61,8 +61,30 @@ class RoutedPoint:
         return median(self.seconds)
 
 
+class RoutedPoints:
+    """What is asked of points that are measured one after another."""
+
+    __slots__ = ()
+    points: tuple[RoutedPoint, ...]
+    n_planned: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every point was measured."""
+        return len(self.points) == self.n_planned
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The batch sizes, rising."""
+        return tuple(sorted({point.batch for point in self.points}))
+
+    def at(self, router: RouterName, batch: int) -> RoutedPoint:
+        """One point. Raises StopIteration where there is none."""
+        return next(point for point in self.points if (point.router, point.batch) == (router, batch))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutedResult:
+class RoutedResult(RoutedPoints):
     """All of it, as far as it was measured.
 
     Attributes:
@@ -85,23 +107,9 @@ class RoutedResult:
     n_planned: int
     n_disturbed: int = 0
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether every point was measured."""
-        return len(self.points) == self.n_planned
-
-    @property
-    def batches(self) -> tuple[int, ...]:
-        """The batch sizes, rising."""
-        return tuple(sorted({point.batch for point in self.points}))
-
     def of(self, router: RouterName) -> list[RoutedPoint]:
         """A router's points, the batch rising."""
         return sorted((point for point in self.points if point.router == router), key=lambda point: point.batch)
-
-    def at(self, router: RouterName, batch: int) -> RoutedPoint:
-        """One point. Raises StopIteration where there is none."""
-        return next(point for point in self.points if (point.router, point.batch) == (router, batch))
 
     def interval(self, batch: int, level: float = 0.99) -> Interval:
         """Where the uniform router's mean lies with probability `level`."""
