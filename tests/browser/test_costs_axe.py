@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.browser.test_axe import COUNTS, sentence, still
 from tests.browser.visitor import Visitor
 
 WIDTHS = (1440, 390)
+NOTHING: dict[int, list[str]] = {width: [] for width in WIDTHS}
 MOST_TABS = 160
 FOCUSED = """() => {
   const { activeElement: here } = document;
@@ -35,14 +37,7 @@ FOCUSED = """() => {
 def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
     visitor = visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark)
     open_costs(visitor, lang=language, accelerator="h100-sxm")
-    found: dict[int, list[str]] = {}
-    for width in WIDTHS:
-        visitor.page.set_viewport_size({"width": width, "height": 900})
-        still(visitor.at_rest())
-        found[width] = [*serious(visitor), *weak_texts(visitor.page)]
-        if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found[width].append("the page is wider than the screen")
-    assert found == {width: [] for width in WIDTHS}
+    assert serious_by_width(visitor, lambda: weak_texts(visitor.page)) == NOTHING
 
 
 def test_axe_finds_nothing_serious_where_dials_are_off_and_a_figure_is_open(visit: Any) -> None:
@@ -81,6 +76,18 @@ def test_everything_is_reached_and_used_by_keyboard(visit: Any) -> None:
     assert dialled(visitor)["batch"] == 2
     assert page.evaluate("document.activeElement.dataset.dial") == "batch"
     choose(visitor, "cost_accelerator", "L4", accelerator="l4")
+
+
+def serious_by_width(visitor: Visitor, more: Callable[[], list[str]] = list) -> dict[int, list[str]]:
+    """What axe finds at each width, what `more` finds, and whether the page is wider than the screen."""
+    found: dict[int, list[str]] = {}
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        still(visitor.at_rest())
+        found[width] = [*serious(visitor), *more()]
+        if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found[width].append("the page is wider than the screen")
+    return found
 
 
 def serious(visitor: Visitor) -> list[str]:

@@ -12,8 +12,7 @@ from core.estimate.estimate import estimate, estimate_json
 from core.estimate.query import asked
 from core.words import LANGUAGES
 from pages.shared import numbers
-from tests.browser.test_axe import still
-from tests.browser.test_costs_axe import WIDTHS, serious
+from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import Visitor
 
 COMPUTE, TIME, PLANNER = "/memory_and_compute", "/where_the_time_goes", "/planner"
@@ -35,14 +34,7 @@ def opened(visitor: Visitor, path: str, **words: object) -> Visitor:
 def test_axe_finds_nothing_serious(visit: Any, path: str, dark: bool) -> None:
     language = LANGUAGES[dark]
     visitor = opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), path, lang=language)
-    found: dict[int, list[str]] = {}
-    for width in WIDTHS:
-        visitor.page.set_viewport_size({"width": width, "height": 900})
-        still(visitor.at_rest())
-        found[width] = serious(visitor)
-        if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found[width].append("the page is wider than the screen")
-    assert found == {width: [] for width in WIDTHS}
+    assert serious_by_width(visitor) == NOTHING
 
 
 @pytest.mark.parametrize("units", ["binary", "decimal"])

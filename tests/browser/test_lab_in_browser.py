@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from core.words import LANGUAGES, sentence
-from tests.browser.test_axe import still
-from tests.browser.test_costs_axe import WIDTHS, serious
+from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
 PLAN = "model=tiny&contexts=32,64,128,256&batches=1,2&repeats=6"
@@ -53,11 +52,4 @@ def test_axe_finds_nothing_serious(visit: Any, dark: bool) -> None:
     language = LANGUAGES[dark]
     visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), language))
     visitor.page.wait_for_selector(LATENCY)
-    found: dict[int, list[str]] = {}
-    for width in WIDTHS:
-        visitor.page.set_viewport_size({"width": width, "height": 900})
-        still(visitor.at_rest())
-        found[width] = serious(visitor)
-        if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found[width].append("the page is wider than the screen")
-    assert found == {width: [] for width in WIDTHS}
+    assert serious_by_width(visitor) == NOTHING

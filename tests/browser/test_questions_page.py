@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from core.words import LANGUAGES, sentence
-from tests.browser.test_axe import still
-from tests.browser.test_costs_axe import WIDTHS, serious
+from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
 QUESTIONS = "/questions"
@@ -65,14 +64,6 @@ def test_a_live_question_runs_the_model_and_a_refresh_keeps_it(visit: Any) -> No
 def test_axe_finds_nothing_serious(visit: Any, dark: bool) -> None:
     language = LANGUAGES[dark]
     visitor = opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), language, "techniques")
-    found: dict[str, list[str]] = {}
-    for name, is_answered in (("before", False), ("after", True)):
-        if is_answered:
-            answer_number(opened(visitor, language, "constant"), "constant", "3")
-        for width in WIDTHS:
-            visitor.page.set_viewport_size({"width": width, "height": 900})
-            still(visitor.at_rest())
-            found[f"{name} {width}"] = serious(visitor)
-            if visitor.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                found[f"{name} {width}"].append("the page is wider than the screen")
-    assert found == {key: [] for key in found}
+    assert serious_by_width(visitor) == NOTHING
+    answer_number(opened(visitor, language, "constant"), "constant", "3")
+    assert serious_by_width(visitor) == NOTHING

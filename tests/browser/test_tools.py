@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from core.words import sentence
 from pages.shared.tools.race import DEFAULT_NEW
-from tests.browser.test_axe import COUNTS, still
-from tests.browser.test_axe import sentence as violation_sentence
+from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
 PROMPTS = {"en": "The sea is", "zh": "床前明月光，"}
@@ -113,9 +111,4 @@ def test_a_tool_is_used(visit: Any, tool: str, language: str) -> None:
 @pytest.mark.parametrize("tool", SHOWS)
 def test_axe_finds_nothing_serious_in_a_tool(visit: Any, tool: str, dark: bool) -> None:
     visitor = measured(guess(begun(visit, tool, "zh" if dark else "en", dark=dark)), tool)
-    for width, height in ((1440, 900), (390, 844)):
-        visitor.page.set_viewport_size({"width": width, "height": height})
-        still(visitor)
-        found = Axe().run(visitor.page).response["violations"]
-        assert [violation_sentence(violation) for violation in found if violation["impact"] in COUNTS] == []
-        assert visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert serious_by_width(visitor) == NOTHING

@@ -46,14 +46,6 @@ def asked(session: AppTest) -> Controls:
     return controls
 
 
-@pytest.fixture
-def chat_model() -> str:
-    """A model with a chat template."""
-    if shelf().problem("smollm2") is not None:
-        pytest.skip("smollm2 is not installed")
-    return "smollm2"
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_the_widgets_say_is_what_is_asked_for(language: str) -> None:
     session = opened(language)

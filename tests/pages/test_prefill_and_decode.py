@@ -243,10 +243,8 @@ def test_an_event_that_makes_no_sense_does_nothing(open_page: OpenPage, nonsense
     assert not session.exception and len(ledger(session)) == 1
 
 
-def test_a_second_turn_prefills_the_whole_conversation(open_page: OpenPage) -> None:
-    model = shelf().ask("smollm2").result() if shelf().problem("smollm2") is None else None
-    if model is None:
-        pytest.skip("needs a chat model")
+def test_a_second_turn_prefills_the_whole_conversation(open_page: OpenPage, chat_model: str) -> None:
+    model = shelf().ask(chat_model).result()
     session = with_prompt(open_page("en"), "Say hi.", chat=True, model="smollm2")
     session.number_input(key="max_new").set_value(3).run()
     press(press(session, "prefill"), "decode")
