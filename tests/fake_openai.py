@@ -36,11 +36,14 @@ class FakeOpenAI:
         bundle: tokens a piece of text. `usage`: whether streams say what they count.
         takes: fields beyond the oldest protocol that it does not refuse.
         step_s: between pieces. `queue`: one stream after the other.
+        refuses_after: streams that must have been asked for before one is refused: who asks for several at once hangs
+            up on the others at the first refusal, and what had not arrived by then never does.
     """
 
     def __init__(self, **knobs: Any) -> None:
         self.deeds: deque[str] = deque()
         self.bundle, self.usage, self.counts, self.step_s, self.queue = 1, True, True, 0.0, False
+        self.refuses_after = 0
         self.takes, self.routes = {"stream_options", "ignore_eos"}, {"completions", "chat/completions"}
         self.models: list[str] | None = ["m"]
         self.overhead, self.tokens_a_word, self.cached, self.most_prompt = 0, 1, 0, 10**9
@@ -96,7 +99,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         fake = self.fake
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if len(data) < int(self.headers["Content-Length"]):  # hung up in the middle
+            self.close_connection = True
+            return None
+        body = json.loads(data)
         with fake.lock:
             fake.paths.append(self.path)
             fake.keys.append(self.headers.get("Authorization", ""))
@@ -127,6 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(deed, n_new, is_chat, usage if fake.usage and "stream_options" in body else None)
 
     def _misbehave(self, deed: str) -> None:
+        while len(self.fake.streams()) < self.fake.refuses_after and not self.fake.closing.wait(0.005):
+            pass
         if deed == "silent":
             self.fake.closing.wait(60)
             self.close_connection = True

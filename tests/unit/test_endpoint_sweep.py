@@ -117,7 +117,7 @@ def test_what_may_pass_is_tried_again(deed: str, kind: Kind) -> None:
 
 
 def test_one_bad_stream_repeats_the_batch() -> None:
-    with FakeOpenAI(step_s=0.01) as fake:
+    with FakeOpenAI(step_s=0.01, refuses_after=1 + 3) as fake:
         fake.deeds.extend([WARM_UP, "ok", "500", "ok"])
         (point,) = swept(fake, plan(batches=(3,)))
     assert point.retries == 1 and point.tokens == N_NEW and len(fake.streams()) == 1 + 3 + 3
