@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
+from pages.shared.home.panel import show_live
 from pages.shared.html import fill
 from pages.shared.language import t
 from pages.shared.time.machine import roofs_here
 from pages.shared.waiting import smollm2_notice, still_loading
 
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PATH = (
     ("1_prefill_and_decode.py", "prefill_and_decode", "play_circle"),
     ("2_kv_cache.py", "kv_cache", "memory"),
@@ -33,15 +37,19 @@ st.html(
         measured_text=t("home_measured_text"),
     )
 )
+st.html(ASSETS / "live.css")
 
-left, right = st.columns([1, 1.4], gap="small")
-with left.container(border=True, key="path", gap="xsmall"):
+left, right = st.columns([1.5, 1], gap="small")
+with left.container(key="live_place"), st.container(key="live_room"):
+    show_live()
+
+with right.container(border=True, key="path", gap="xsmall"):
     st.html(fill('<h2 class="tbt-h2">{title}</h2>', title=t("home_path")))
     for file, name, icon in PATH:
         st.page_link(file, label=t(f"heading_{name}"), icon=f":material/{icon}:")
         st.html(fill('<p class="tbt-note">{text}</p>', text=t(f"question_{name}")))
 
-with right.container(border=True, key="runs_here", gap="xsmall"):
+with left.container(border=True, key="runs_here", gap="xsmall"):
     st.html(fill('<h2 class="tbt-h2">{title}</h2>', title=t("home_runs_here")))
     if still_loading():
         st.stop()

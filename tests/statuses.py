@@ -62,6 +62,11 @@ def alone(own: str) -> Status:
     return status((seat(own, Doing.DECODING, 61, rate=70.4),), points(1))
 
 
+def beside_home(own: str) -> Status:
+    """One visitor, who decodes together with the run of the home page."""
+    return status((seat("home", Doing.DECODING, 44, rate=3.3), *alone(own).seats), points(2))
+
+
 def seven(own: str) -> Status:
     """Seven people: five decode, one is prefilled, one rests."""
     return status(

@@ -1,5 +1,7 @@
 // Asks a route again and again while somebody can see the answer: one request at a time, more seldom while it fails.
 
+import { Seen } from '../stage/seen.js';
+
 const OPEN_MS = 1500;
 const CLOSED_MS = 5000;
 const MOST_MS = 30_000;
@@ -10,29 +12,17 @@ export class Asking {
   constructor(address, { took, failed }) {
     Object.assign(this, { address, took, failed });
     this.isOpen = false;
-    this.isOnScreen = false;
-    this.isHere = false;
     this.failures = 0;
     this.askedAt = -Infinity;
-    this.looked = () => this.plan();
+    this.seen = new Seen(() => this.plan());
   }
 
   start(element) {
-    if (this.isHere) return;
-    this.isHere = true;
-    document.addEventListener('visibilitychange', this.looked);
-    this.observer = new IntersectionObserver((entries) => {
-      this.isOnScreen = entries.at(-1).isIntersecting;
-      this.plan();
-    });
-    this.observer.observe(element);
+    this.seen.start(element);
   }
 
   stop() {
-    this.isHere = false;
-    document.removeEventListener('visibilitychange', this.looked);
-    this.observer?.disconnect();
-    this.isOnScreen = false;
+    this.seen.stop();
     clearTimeout(this.timer);
     this.request?.abort();
     this.request = null;
@@ -41,10 +31,6 @@ export class Asking {
   open(isOpen) {
     this.isOpen = isOpen;
     this.plan();
-  }
-
-  get isSeen() {
-    return this.isHere && this.isOnScreen && document.visibilityState === 'visible';
   }
 
   /** Milliseconds between two requests; a little uneven, so that a class that came together does not ask together. */
@@ -57,7 +43,7 @@ export class Asking {
   /** Sets the time of the next request, or none while nobody looks. */
   plan() {
     clearTimeout(this.timer);
-    if (!this.isSeen || this.request) return;
+    if (!this.seen.now || this.request) return;
     this.timer = setTimeout(() => this.ask(), Math.max(0, this.askedAt + this.pause - performance.now()));
   }
 

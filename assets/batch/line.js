@@ -24,6 +24,7 @@ export function lineOf(moment, failures, t, units) {
   }
   const parts = [
     ['people', people(moment, t)],
+    ['home', moment.hasHome ? t('line_home') : ''],
     ['decoding', decoding(moment, t)],
     ['rate', together(moment, t)],
     ['caches', caches(moment, t, units)],
@@ -38,13 +39,13 @@ function people({ people: all, peopleHere, nModels, model }, t) {
   return t('line_people_models', { people: count(all), here: count(peopleHere), model: model.model });
 }
 
-function decoding({ decoding: seats, model, own, people: all }, t) {
+function decoding({ decoding: seats, model, own }, t) {
   const [n, batch] = [seats.length, model?.batch ?? 0];
   if (!n) return t('line_idle');
   if (!batch) return n === 1 ? t('line_stalled_one') : t('line_stalled', { decoding: count(n) });
   if (n !== batch) return t('line_pass', { decoding: count(n), batch: count(batch), b: MARK });
   if (n > 1) return t('line_decoding', { decoding: count(n), b: MARK });
-  return t(all === 1 && own ? 'line_you_decode' : 'line_one_decodes', { b: MARK });
+  return t(own?.doing === 'decoding' ? 'line_you_decode' : 'line_one_decodes', { b: MARK });
 }
 
 function together({ decoding: seats, model }, t) {

@@ -1,6 +1,7 @@
 // The engine's status as one visitor sees it: pure functions of the route's answer.
 
 const FEWEST_PASSES = 5;
+const HOME = 'home'; // the tag of the run that the home page shows: nobody's
 
 /** A point of the curves counts once it is the median of some passes. */
 export function isSolid(point) {
@@ -11,10 +12,11 @@ isSolid.least = FEWEST_PASSES;
 
 /** What everything is drawn from: the seats (own ones first, the others in an order that stays), people, own model. */
 export function momentOf(status, tag) {
-  const seats = status.seats.map((seat) => ({ ...seat, isOwn: seat.tag === tag })).sort(inOrder);
+  const seats = status.seats.map((seat) => ({ ...seat, isOwn: seat.tag === tag, isHome: seat.tag === HOME })).sort(inOrder);
   const own = seats.find(({ isOwn }) => isOwn) ?? null;
   const model = modelOf(status, seats, own);
   const here = seats.filter((seat) => seat.model === model?.model);
+  const tagsOf = (some) => some.filter(({ isHome }) => !isHome).map((seat) => seat.tag);
   return {
     ...status,
     seats,
@@ -22,8 +24,9 @@ export function momentOf(status, tag) {
     model,
     here,
     decoding: here.filter(({ doing }) => doing === 'decoding'),
-    people: new Set([tag, ...seats.map((seat) => seat.tag)]).size,
-    peopleHere: new Set(here.map((seat) => seat.tag)).size,
+    people: new Set([tag, ...tagsOf(seats)]).size,
+    peopleHere: new Set(tagsOf(here)).size,
+    hasHome: here.some(({ isHome }) => isHome),
     nModels: new Set(seats.map((seat) => seat.model)).size,
   };
 }

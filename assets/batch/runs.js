@@ -73,12 +73,12 @@ class Row {
   }
 
   update(seat, scale, t, units) {
-    const { doing, isOwn, n_tokens: n, n_prefix: prefix, place } = seat;
+    const { doing, isOwn, isHome, n_tokens: n, n_prefix: prefix, place } = seat;
     this.root.classList.toggle('tbt-runs-own', isOwn);
     this.root.dataset.doing = doing;
     this.dot.className = dotClass(seat);
     say(this.doing, t(`doing_${doing}`, { done: count(n), positions: count(prefix), place }));
-    say(this.you, isOwn ? t('runs_you') : '');
+    say(this.you, isOwn ? t('runs_you') : isHome ? t('runs_home') : '');
     say(this.model, seat.model);
     say(this.n, doing === 'queued' ? '–' : count(n));
     say(this.kv, doing === 'queued' ? '–' : scaledBytes(seat.kv_bytes, units));

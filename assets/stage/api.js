@@ -26,7 +26,12 @@ export async function vectorsOf(visit, values) {
 
 /** Frames as the engine makes them. Ends with the run; throws when the connection breaks or `signal` says so. */
 export async function* stepsOf(visit, values, signal) {
-  const reader = (await ask(visit, 'play', values, signal)).body.getReader();
+  yield* framesOf(await ask(visit, 'play', values, signal));
+}
+
+/** The frames of an answer that streams them, each as it comes. */
+export async function* framesOf(answer) {
+  const reader = answer.body.getReader();
   let bytes = new Uint8Array(0);
   for (;;) {
     const { value, done } = await reader.read();

@@ -23,6 +23,7 @@ AREAS = {
     "batch": "batch.",
     "drawn": "drawn.",
     "flash": "flash.",
+    "live": "live.",
     "remembered": "remembered.",
 }
 FIGURES = "derivations.figure_"

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from pages.shared.batch_routes import batch_routes
 from pages.shared.bundle import File, bundle, plotly_js
 from pages.shared.costs_routes import costs_routes
+from pages.shared.home.routes import live_routes
 from pages.shared.resources import metrics, shelf
 from pages.shared.shelf import REAL_MODEL, SMALL_MODEL, Shelf
 from pages.shared.stage_routes import stage_routes
@@ -29,6 +30,7 @@ def api_routes(base_path: str) -> list[Route]:
         *batch_routes(base),
         *stage_routes(base),
         *costs_routes(base),
+        *live_routes(base),
         Route(f"{base}/api/{{path:path}}", unknown, methods=ALL_METHODS),
         Route(f"{base}/api", unknown, methods=ALL_METHODS),
     ]

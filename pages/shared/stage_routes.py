@@ -7,7 +7,6 @@ engine's thread answers, as it does everything that touches a run.
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
@@ -43,7 +42,7 @@ async def attention(request: Request, visit: Visit, slot: Slot) -> Response:
 
     Head −1 is the mean over the heads. A layer and head that are asked for become the ones that later steps come with.
     """
-    step, layer, head = (_whole(request, name) for name in ("step", "layer", "head"))
+    step, layer, head = (whole_number(request, name) for name in ("step", "layer", "head"))
 
     def look(run: Run) -> bytes | None:
         config = run.model.config
@@ -65,7 +64,7 @@ async def attention(request: Request, visit: Visit, slot: Slot) -> Response:
 
 async def vectors(request: Request, visit: Visit, slot: Slot) -> Response:
     """The K and V vectors of a cell as JSON: {"k": [d_h numbers], "v": [...], "dtype": ...}."""
-    position, layer, head = (_whole(request, name) for name in ("position", "layer", "head"))
+    position, layer, head = (whole_number(request, name) for name in ("position", "layer", "head"))
 
     def look(run: Run) -> dict[str, Any] | None:
         config, cache = run.model.config, run.cache
@@ -85,9 +84,9 @@ async def play(request: Request, visit: Visit, slot: Slot) -> Response:
 
     Ends with the run, with a click that changes it, and when the visitor closes the stream: within one step.
     """
-    speed, most = min(FASTEST, max(1, _whole(request, "speed"))), _whole(request, "most")
-    have = max(0, _whole(request, "have"))
-    stream = visit.open_stream(_whole(request, "seen"))
+    speed, most = min(FASTEST, max(1, whole_number(request, "speed"))), whole_number(request, "most")
+    have = max(0, whole_number(request, "have"))
+    stream = visit.open_stream(whole_number(request, "seen"))
     steps = _steps(visit, slot, stream, have, 1 / speed, most if most > 0 else None)
     return StreamingResponse(steps, media_type="application/octet-stream", headers=STREAM_HEADERS)
 
@@ -108,7 +107,7 @@ async def _steps(
         frame = wire.stream_frame(visit.key, shown, min(have, len(shown.trace.steps)))
         have = len(shown.trace.steps)
         visit.arrived = shown.run_number, have
-        yield struct.pack("<I", len(frame)) + frame
+        yield wire.in_stream(frame)
         if not goes_on:
             return
         if is_late:
@@ -135,7 +134,7 @@ def _of_a_visit(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
     return answered
 
 
-def _whole(request: Request, name: str) -> int:
+def whole_number(request: Request, name: str) -> int:
     """A whole number of the query; what is none is −2, which nothing has."""
     text = request.query_params.get(name, "")
     return int(text) if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 9 else -2

@@ -41,6 +41,11 @@ def pack(header: Mapping[str, Any], cells: bytes = b"") -> bytes:
     return MAGIC + struct.pack("<I", len(text)) + text + cells
 
 
+def in_stream(frame: bytes) -> bytes:
+    """A frame behind its length (uint32, little endian), as it stands in a stream."""
+    return struct.pack("<I", len(frame)) + frame
+
+
 def unpack(frame: bytes) -> tuple[dict[str, Any], bytes]:
     """A frame's header and cells. Raises ValueError for bytes that are none."""
     if frame[:4] != MAGIC or len(frame) < 8:

@@ -13,13 +13,17 @@ from core.words import LANGUAGES
 from tests.browser.batch import LINE, VIEW, Fake
 from tests.browser.contrast import weak_texts
 from tests.browser.test_axe import COUNTS, sentence, still
-from tests.statuses import alone, forty, queued, seven
+from tests.statuses import alone, beside_home, forty, queued, seven
 
 MEASURING = Measuring(name="context", n_done=2, n_points=20, n_waiting=3)
 ALONE = {"en": "Only you are here · you decode alone (B = 1)", "zh": "现在只有你一个人 · 你在独自解码（B = 1）"}
+BESIDE_HOME = {
+    "en": "Only you are here · the home page's run · 2 decode together now (B = 2)",
+    "zh": "现在只有你一个人 · 另有首页的现场运行 · 此刻 2 个运行一起解码（B = 2）",
+}
 SEVEN = {
     "en": "7 people share this model · 5 decode together now (B = 5) · 229 tokens/s together, 46 each",
-    "zh": "7 人共用这个模型 · 此刻 5 人一起解码（B = 5） · 合计每秒 229 个 token，每人 46 个",
+    "zh": "7 人共用这个模型 · 此刻 5 个运行一起解码（B = 5） · 合计每秒 229 个 token，各得 46 个",
 }
 WAITS = {
     "en": "Your prefill waits for memory: place 3 in the queue.",
@@ -72,6 +76,16 @@ def test_rows_pictures_and_curves_show_the_same_engine(visit: Any, language: str
     assert sentence_.inner_text() == TAKEAWAY[language]
     dots = page.locator(".tbt-batch-dots i").evaluate_all("dots => dots.map((dot) => dot.className)")
     assert sum("tbt-dot-decoding" in dot for dot in dots) == 5 and sum("tbt-dot-own" in dot for dot in dots) == 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_home_pages_run_is_nobody(visit: Any, language: str) -> None:
+    """It shares the pass, which is said, and is not counted among the people."""
+    fake = Fake(visit()).open(f"lang={language}").opened().says(ALONE[language])
+    fake.shows(beside_home, BESIDE_HOME[language])
+    rows = fake.page.locator(".tbt-runs tbody tr")
+    assert rows.count() == 2 and fake.page.locator(".tbt-runs-own").count() == 1
+    assert {"en": "on the home page", "zh": "首页现场"}[language] in rows.last.inner_text()
 
 
 def test_units_and_language_change_at_once_and_the_view_stays_open(visit: Any) -> None:

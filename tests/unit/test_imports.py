@@ -46,6 +46,7 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core/refusal.py": (("core.words",), ("streamlit", "plotly", "torch", "transformers")),
     "core/words.py": ((), ("streamlit", "plotly", "torch", "transformers")),
     "pages/shared/figures": (("pages.shared.figures", "core"), ("streamlit", "torch", "transformers")),
+    "pages/shared/home": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/tools": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/lab": (("pages.shared", "core"), ("plotly", "torch", "transformers")),
     "pages/shared/time": (("pages.shared", "core"), ("plotly", "torch", "transformers")),

@@ -1,0 +1,1 @@
+"""The home page's parts: the run that all who watch share."""
