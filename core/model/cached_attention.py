@@ -2,8 +2,9 @@
 
 A pass of one new position each (decoding together) would spend most of its time on small operators if it went from one
 sequence to the next, so sequences of similar length are laid out side by side, padded to whole blocks. A sequence
-decodes through the same operators alone: on a CPU what it gets is the same to the last bit, whoever lies beside it.
-(Whole blocks, because a product's last columns are computed in another order than a full group of them.)
+decodes through the same operators alone: on a CPU what it gets is the same to the last bit, whoever lies beside it,
+where the products around it give that too (`core.model.products`). (Whole blocks, because a product's last columns are
+computed in another order than a full group of them.)
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from tests.browser.visitor import Visitor
 
 PROMPT = "白日依山尽"
-LONG = {"model": "tiny", "lang": "en", "prompt": PROMPT, "max": 200, "speed": 8}
+LONG = {"model": "tiny", "lang": "en", "prompt": PROMPT, "max": 1000, "speed": 8}  # two minutes of it
 
 
 @pytest.fixture

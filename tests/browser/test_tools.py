@@ -81,8 +81,9 @@ def causality(visitor: Visitor, language: str) -> None:
         next(row for row in cells(visitor) if row[0] == sentence(f"causality.row_{name}", language))
         for name in ("masked", "unmasked")
     )
-    assert float(masked[1]) < 1e-4 and masked[2:4] == ["0", "0"]
-    assert float(unmasked[1]) > 0.01 and unmasked[2] == "0" and unmasked[3] != "0"
+    # But for rounding: some processors add up the products of seven rows and of thirteen in another order.
+    assert float(masked[1]) < 1e-4 and float(masked[2]) < 1e-4 and masked[3] == "0"
+    assert float(unmasked[1]) > 0.01 and float(unmasked[2]) < 1e-4 and unmasked[3] != "0"
 
 
 def timeline(visitor: Visitor, language: str) -> None:

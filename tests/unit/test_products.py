@@ -96,13 +96,20 @@ def torch_threads() -> Any:
 @pytest.mark.parametrize("n_cores", [1, 2, 3, 64])
 @pytest.mark.parametrize("n_rows", [1, 2, 7, 8, 17, 33, 200])
 def test_a_row_gives_the_same_whatever_is_beside_it(torch_threads: Any, n_rows: int, n_cores: int) -> None:
-    """Exactly, however many rows and cores share the product: a run does not notice who shares its pass."""
+    """Exactly, however many rows and cores share the product: a run does not notice who shares its pass.
+
+    Without AVX-512 one row, two and more have kernels of their own: then but for the rounding of fp32 sums.
+    """
     weight, bias = random(130, 31, seed=1).half(), random(130, seed=2).half()
     x = random(n_rows, 31, seed=3)
     torch_threads(1)
     one_by_one = torch.cat([packed(weight, bias)(row[None]) for row in x])
     torch_threads(n_cores)
-    assert torch.equal(packed(weight, bias)(x), one_by_one)
+    together = packed(weight, bias)(x)
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        assert torch.equal(together, one_by_one)
+    size = (x.abs() @ weight.float().abs().T).max().item() + 1
+    assert (together - one_by_one).abs().max().item() <= ROUNDING[torch.float16] * size
     assert packed(weight, bias)(x.view(1, n_rows, 31)).shape == (1, n_rows, 130)
 
 

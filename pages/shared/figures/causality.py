@@ -29,7 +29,12 @@ def causality_chart(masked: Change, unmasked: Change, language: str) -> str:
         Chart(
             key="causality-layers",
             title=word("chart_title"),
-            description=word("chart_text", masked=written(masked.largest), unmasked=written(unmasked.largest)),
+            description=word(
+                "chart_text",
+                masked=written(masked.largest),
+                first=written(unmasked.layers[0].largest),
+                unmasked=written(unmasked.largest),
+            ),
             x_title=word("axis_layer"),
             y_title=word("axis_difference"),
             series=[
