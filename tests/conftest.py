@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -19,6 +21,11 @@ os.environ.setdefault("TBT_THREADS", "1")
 # What is kept from one start to the next lies in a folder of this run's own.
 os.environ["TBT_CACHE"] = tempfile.mkdtemp(prefix="tbt-cache-")
 torch.set_num_threads(1)
+# An example that the machine lets wait is no slow example, and the same examples fail everywhere or nowhere.
+settings.register_profile(
+    "here", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("here")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,9 +45,16 @@ def _scope(nodeid: str) -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Beside a browser, whose tests see how long things take, the others' process steps back."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not _scope(item.nodeid).startswith("servers") and not os.nice(0):
-        os.nice(10)
+    """Beside a browser, whose tests see how long things take, the others' process steps back.
+
+    It comes forward again for those with a browser, where it may: that takes a right of its own.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    niceness = 0 if _scope(item.nodeid).startswith("servers") else 10
+    with suppress(PermissionError):
+        if os.nice(0) != niceness:
+            os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
 
 class Sharing(LoadScopeScheduling):

@@ -141,6 +141,7 @@ def test_the_cache_goes_with_its_slot(engine: Engine, started: Started) -> None:
     visit, slot = begun(engine, started)
     assert slot.run is not None
     cache = weakref.ref(slot.run.cache)
+    engine.submit(lambda: None).result(5)  # its thread is through with the step, and holds nothing of it any more
     slot.release()
     gc.collect()
     assert cache() is None and visit.trace is not None

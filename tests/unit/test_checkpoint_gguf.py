@@ -24,7 +24,7 @@ from core.refusal import Refusal
 from tests.checkpoints import permuted, random_model, save_gguf, vocabulary
 
 MORE = [f"more{index}" for index in range(300 - len(vocabulary()))]
-BYTE_LIMIT, SECONDS_LIMIT = 16 << 20, 5.0
+BYTE_LIMIT, SECONDS_LIMIT = 16 << 20, 10.0
 
 
 def refused(path: Path) -> Refusal:
