@@ -7,23 +7,13 @@ from pathlib import Path
 import streamlit as st
 
 from pages.shared.home.panel import show_live
+from pages.shared.home.path import show_path
 from pages.shared.html import fill
 from pages.shared.language import t
 from pages.shared.time.machine import roofs_here
 from pages.shared.waiting import smollm2_notice, still_loading
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-PATH = (
-    ("1_prefill_and_decode.py", "prefill_and_decode", "play_circle"),
-    ("2_kv_cache.py", "kv_cache", "memory"),
-    ("3_memory_and_compute.py", "memory_and_compute", "stacked_line_chart"),
-    ("4_where_the_time_goes.py", "where_the_time_goes", "roofing"),
-    ("5_lab.py", "lab", "science"),
-    ("6_which_term_does_it_change.py", "which_term_does_it_change", "tune"),
-    ("7_questions.py", "questions", "quiz"),
-    ("8_planner.py", "planner", "table_chart"),
-)
-
 st.html(
     fill(
         '<div class="tbt-home"><p class="tbt-lead">{lead}</p><ul class="tbt-sources">'
@@ -40,15 +30,10 @@ st.html(
 st.html(ASSETS / "live.css")
 
 left, right = st.columns([1.5, 1], gap="small")
-with left.container(key="live_place"), st.container(key="live_room"):
+with left:
     show_live()
-
 with right.container(border=True, key="path", gap="xsmall"):
-    st.html(fill('<h2 class="tbt-h2">{title}</h2>', title=t("home_path")))
-    for file, name, icon in PATH:
-        st.page_link(file, label=t(f"heading_{name}"), icon=f":material/{icon}:")
-        st.html(fill('<p class="tbt-note">{text}</p>', text=t(f"question_{name}")))
-
+    show_path()
 with left.container(border=True, key="runs_here", gap="xsmall"):
     st.html(fill('<h2 class="tbt-h2">{title}</h2>', title=t("home_runs_here")))
     if still_loading():

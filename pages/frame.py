@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from pages.shared.home.path import note_seen
 from pages.shared.html import fill
 from pages.shared.language import HTML_TAGS, language, language_switch, t
 from pages.shared.link import first_run_ends, is_first_run, link, read_link, write_link
@@ -78,6 +79,7 @@ with header:
     address = urlencode(link(name)) if is_first_run() else ""
     st.html(SCRIPT.format(tag=HTML_TAGS[language()], address=address), unsafe_allow_javascript=True)
 write_link(name)
+note_seen(name)
 
 try:
     if needs_no_model or not still_loading():

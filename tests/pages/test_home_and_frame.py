@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.estimate.weights import parameters
 from core.lab.roofs.kept import keep
+from core.questions.registry import QUESTIONS
 from core.words import LANGUAGES, catalogue, sentence
 from pages.shared.resources import shelf
 from tests.pages.screen import html, text
@@ -38,6 +39,24 @@ def test_home_says_how_fast_memory_is_read(
     assert keep(roofs_here())
     said = sentence("pages.home_bandwidth", language, rate="20.0 GB/s", date=roofs_here().measured_at[:10])
     assert said in text(open_page(language, "0_home.py"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_path_says_what_was_done(open_page: OpenPage, language: str) -> None:
+    """This session's own: where it has been, how many runs it made, how many questions it answered."""
+    session = open_page(language, "0_home.py")
+    done = [sentence("pages.home_seen", language), sentence("pages.home_runs", language, count="1")]
+    assert not [words for words in done if f"✓ {words}" in text(session)]
+    session.switch_page("2_kv_cache.py").run()
+    session.switch_page("1_prefill_and_decode.py").run()
+    session.session_state["visit"].run_number = 1
+    session.session_state["questions_answered"] = {next(iter(QUESTIONS)): None}
+    session.switch_page("0_home.py").run()
+    assert not session.exception
+    shown = text(session)
+    answered = sentence("questions.progress", language, done="1", total=str(len(QUESTIONS)))
+    assert [shown.count(f"✓ {words}") for words in (*done, answered)] == [1, 1, 1]
+    assert "✓" not in text(open_page(language, "0_home.py"))  # another visitor's
 
 
 def test_a_wrong_language_in_the_link_falls_back(open_page: OpenPage) -> None:
