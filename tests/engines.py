@@ -40,16 +40,6 @@ def values(measurement: Measurement) -> list[Any]:
     return [point.value for point in measurement.future.result(PATIENCE)]
 
 
-def sleeper(seconds: float, value: Any = None) -> Callable[[], Any]:
-    """A point that takes so long."""
-
-    def point() -> Any:
-        time.sleep(seconds)
-        return value
-
-    return point
-
-
 def others_use(patch: pytest.MonkeyPatch) -> list[float | None]:
     """What others will have used of the cores, reading by reading; a quiet machine when nothing is left."""
     readings: list[float | None] = []

@@ -15,6 +15,7 @@ from core.refusal import Refusal
 from pages.shared import resources, routes
 from pages.shared.bundle import bundle
 from pages.shared.shelf import Shelf, operator_models
+from tests.engines import wait_until
 
 
 class Loader:
@@ -59,15 +60,21 @@ def test_a_model_is_loaded_once_however_many_ask() -> None:
 
 
 def test_a_server_that_stops_while_it_loads_leaves_nobody_waiting() -> None:
-    loader = Loader()
-    shelf = shelf_with(loader)
+    calls: list[str] = []
+
+    def until_given_up(name: str) -> Any:
+        calls.append(name)
+        wait_until(shelf.ask("tiny").cancelled, 5)
+        return object()
+
+    shelf = shelf_with(until_given_up)
     shelf.start()
+    wait_until(lambda: bool(calls))
     waiting = threading.Thread(target=shelf.wait_until_started, daemon=True)
     waiting.start()
-    threading.Timer(0.1, loader.leave.set).start()
     shelf.stop()
     waiting.join(5)
-    assert not waiting.is_alive() and loader.calls == ["smollm2"]
+    assert not waiting.is_alive() and calls == ["smollm2"]
 
 
 def test_ready_says_what_is_loading_and_then_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

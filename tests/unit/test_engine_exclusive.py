@@ -6,17 +6,19 @@ import gc
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
+from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
-from core.engine.exclusive import OTHERS_SECONDS, ExclusiveSlot, Measurement
+from core.engine.exclusive import ExclusiveSlot, Measurement
 from core.engine.residents import Residents
 from core.engine.status import Measuring
 from core.model.load import LanguageModel
 from core.refusal import Refusal
-from tests.engines import MANY_BYTES, PATIENCE, alone, answer, gate, others_use, play, sleeper, values, wait_until
+from tests.engines import MANY_BYTES, PATIENCE, alone, answer, gate, others_use, play, step, values, wait_until
 from tests.peer import random_ids, random_pair
 from tests.runs import new_run
 
@@ -34,8 +36,14 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def slot() -> ExclusiveSlot:
+def slot(others_stay: None) -> ExclusiveSlot:
     return ExclusiveSlot(Residents(lambda: 1000))
+
+
+@pytest.fixture
+def others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' time between two points does not run out while a test looks."""
+    monkeypatch.setattr(exclusive_module, "OTHERS_SECONDS", PATIENCE)
 
 
 @pytest.fixture(autouse=True)
@@ -83,14 +91,26 @@ def test_during_a_point_nothing_else_runs_in_the_engines_thread(engine: Engine, 
 
 
 def test_others_wait_for_one_point_and_are_served_before_the_next(engine: Engine, model: LanguageModel) -> None:
-    seconds, waits = 0.15, list[float]()
-    run = play(engine, new_run(model, random_ids(5)), 1)
-    measurement = engine.measure(Measurement("m", [sleeper(seconds)] * 6))
-    while not measurement.future.done():
-        asked = time.perf_counter()
-        play(engine, run, 1)
-        waits.append(time.perf_counter() - asked)
-    assert max(waits) < 2 * seconds + 0.1 and len(waits) >= 6
+    """In the middle of each point a step is asked for; it comes behind this point, whatever others there are."""
+    run, log, both = play(engine, new_run(model, random_ids(5)), 1), list[str](), threading.Barrier(2)
+
+    def point() -> None:
+        log.append("[")
+        both.wait(PATIENCE)  # between these two the step is asked for
+        both.wait(PATIENCE)
+        log.append("]")
+
+    def noted(*given: Any) -> Any:
+        log.append(".")
+        return answer(*given)
+
+    measurement, asked = engine.measure(Measurement("m", [point] * 6)), list[Future[Any]]()
+    for _ in range(6):
+        both.wait(PATIENCE)
+        asked.append(step(engine, run, noted))
+        both.wait(PATIENCE)
+    assert len(values(measurement)) == len([each.result(PATIENCE) for each in asked]) == 6
+    assert "".join(log) == "[]." * 6
     assert run.output_ids == alone(model, random_ids(5), len(run.steps)).output_ids
 
 
@@ -101,15 +121,13 @@ def test_while_others_keep_coming_they_have_their_time_between_two_points(slot: 
     assert len(measurement.done) == 1
     slot.step(others_wait=True)
     assert len(measurement.done) == 1, "the others were not served"
-    slot._last_point_at -= OTHERS_SECONDS
+    slot._last_point_at -= PATIENCE
     slot.step(others_wait=True)
     assert values(measurement) == [1, 1] and not slot
 
 
-def test_with_nobody_else_the_points_follow_at_once(engine: Engine) -> None:
-    began = time.monotonic()
+def test_with_nobody_else_the_points_follow_at_once(engine: Engine, others_stay: None) -> None:
     assert values(engine.measure(Measurement("m", [lambda: 7] * 20))) == [7] * 20
-    assert time.monotonic() - began < OTHERS_SECONDS * 2
 
 
 # --- the line
@@ -223,12 +241,17 @@ def test_a_thread_that_dies_between_two_points_loses_none(engine: Engine) -> Non
 
 
 def test_stop_in_the_middle_hands_over_what_was_measured() -> None:
-    engine, entered, leave = Engine(lambda: MANY_BYTES), threading.Event(), threading.Event()
-    measurement = Measurement("m", [lambda: 1, lambda: (entered.set(), leave.wait(PATIENCE))[1], lambda: 3])
+    engine, entered = Engine(lambda: MANY_BYTES), threading.Event()
+
+    def until_stopped() -> bool:
+        entered.set()
+        wait_until(lambda: engine._stopping)
+        return True
+
+    measurement = Measurement("m", [lambda: 1, until_stopped, lambda: 3])
     waiting = Measurement("next", [lambda: 4])
     engine.measure(measurement)
     engine.measure(waiting)
     assert entered.wait(PATIENCE)
-    threading.Timer(0.05, leave.set).start()
     engine.stop()
     assert [point.value for point in measurement.future.result(0)] == [1, True] and waiting.future.result(0) == []

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from core.engine.exclusive import MOST_TRIES, ExclusiveSlot, Measurement, Point, used_by_others
+from core.engine import exclusive as exclusive_module
+from core.engine.exclusive import CLOCK_TICKS_PER_S, MOST_TRIES, ExclusiveSlot, Measurement, Point, used_by_others
 from core.engine.residents import Residents
 from core.refusal import Refusal
-from tests.engines import others_use, sleeper, values
+from tests.engines import others_use, values
 
 
 @pytest.fixture
@@ -93,38 +98,60 @@ def test_a_disturbed_point_is_measured_again_and_marked_when_it_stays_so(
     assert measurement.future.result(0)[1].n_tries == 1, "tries are counted for each point"
 
 
-def test_a_tiny_share_of_a_long_point_does_not_disturb_it(slot: ExclusiveSlot, used: list[float | None]) -> None:
+def test_a_tiny_share_of_a_long_point_does_not_disturb_it(
+    slot: ExclusiveSlot, used: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock of the test's own, on which the point takes a second."""
+    seconds = [0.0]
+
+    def point() -> None:
+        seconds[0] += 1
+
+    clock = SimpleNamespace(perf_counter=lambda: seconds[0], monotonic=lambda: seconds[0])
+    monkeypatch.setattr(exclusive_module, "time", clock)
     for share, n_tries in ((0.1, 1), (0.5, 2)):
-        used[:] = [0.0, share * 0.2]
-        measurement = Measurement("m", [sleeper(0.2)])
+        used[:] = [0.0, share]
+        measurement = Measurement("m", [point])
         slot.add(measurement)
         while not measurement.future.done():
             slot.step(others_wait=False)
         assert measurement.done[0].n_tries == n_tries
 
 
-def test_another_thread_that_computes_is_seen_and_the_points_own_work_is_not() -> None:
+def test_another_thread_that_computes_is_seen_and_the_points_own_work_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on this machine, where other programs can only add to it; and alone, on one that runs nothing else."""
     if used_by_others() is None:
         pytest.skip("this system does not say who uses its cores")
-    over = threading.Event()
+    over, by_busy = threading.Event(), [0.0]
 
     def busy() -> None:
         while not over.is_set():
             sum(range(1000))
+            by_busy[0] = time.thread_time()
 
-    def spent(seconds: float) -> float:
-        before, began = used_by_others(), time.thread_time()
-        while time.thread_time() - began < seconds:
+    def by_others(clock: Callable[[], float], seconds: float) -> float:
+        before, began = used_by_others(), clock()
+        while clock() - began < seconds:
             sum(range(1000))
         after = used_by_others()
         assert before is not None and after is not None
         return after - before
 
-    quiet = min(spent(0.05) for _ in range(4))  # other programs of this machine may be at work
+    def stat(encoding: str) -> str:
+        user, system, *_ = (int(seconds * CLOCK_TICKS_PER_S) for seconds in os.times())
+        idle = int(time.monotonic() * CLOCK_TICKS_PER_S)
+        return f"cpu  {user} 0 {system} {idle} {idle} 0 0 0 0 0\ncpu0 {user} 0 {system} {idle} {idle} 0 0 0 0 0\n"
+
+    def quiet_machine(name: str) -> Any:
+        return SimpleNamespace(read_text=stat) if name == "/proc/stat" else Path(name)
+
     thread = threading.Thread(target=busy)
     thread.start()
-    loud = min(spent(0.2) for _ in range(2))
-    over.set()
-    thread.join()
-    assert loud > 0.1
-    assert quiet < loud
+    try:
+        assert by_others(lambda: by_busy[0], 0.2) > 0.1
+        monkeypatch.setattr(exclusive_module, "Path", quiet_machine)
+        assert by_others(lambda: by_busy[0], 0.2) > 0.1
+    finally:
+        over.set()
+        thread.join()
+    assert min(by_others(time.thread_time, 0.1) for _ in range(2)) < 0.05

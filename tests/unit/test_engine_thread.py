@@ -195,14 +195,16 @@ def test_waiting_for_work_costs_no_cpu(engine: Engine, model: LanguageModel) -> 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """An engine that waits so long for those of the last pass that a test can see it."""
-    monkeypatch.setattr(engine_module, "LINGER_SECONDS", 1.0)
+    """An engine that waits for those of the last pass as long as it takes."""
+    monkeypatch.setattr(engine_module, "LINGER_SECONDS", PATIENCE)
     engine = Engine(lambda: MANY_BYTES)
     yield engine
     engine.stop()
 
 
-def test_those_of_the_last_pass_are_waited_for_and_nobody_else(model: LanguageModel, patient: Engine) -> None:
+def test_those_of_the_last_pass_are_waited_for_and_nobody_else(
+    model: LanguageModel, patient: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = [new_run(model, random_ids(5, seed=seed)) for seed in range(2)]
 
     def ask(run: Run) -> Future[Any]:
@@ -219,26 +221,30 @@ def test_those_of_the_last_pass_are_waited_for_and_nobody_else(model: LanguageMo
     time.sleep(0.05)
     assert not first.done(), "the other one was not waited for"
     assert [ask(runs[1]).result(PATIENCE).batch, first.result(PATIENCE).batch] == [2, 2]
-    began = time.monotonic()
-    assert ask(runs[0]).result(PATIENCE).batch == 1
-    assert time.monotonic() - began > 0.9
-    began = time.monotonic()
-    for _ in range(5):
-        ask(runs[0]).result(PATIENCE)
-    assert time.monotonic() - began < 0.9, "who is alone waited for nobody"
+    with monkeypatch.context() as hasty:
+        hasty.setattr(engine_module, "LINGER_SECONDS", 0.2)
+        began = time.monotonic()
+        assert ask(runs[0]).result(PATIENCE).batch == 1
+        assert time.monotonic() - began > 0.18
+    for _ in range(5):  # who is alone waits for nobody: it would take more than this patience
+        ask(runs[0]).result(PATIENCE / 2)
 
 
 # --- the end
 
 
 def test_stop_finishes_what_is_under_way_and_wakes_the_rest(model: LanguageModel) -> None:
-    engine = Engine(lambda: MANY_BYTES)
-    entered, leave = threading.Event(), threading.Event()
-    under_way = engine.submit(lambda: (entered.set(), leave.wait(PATIENCE))[1])
+    engine, entered = Engine(lambda: MANY_BYTES), threading.Event()
+
+    def until_stopped() -> bool:
+        entered.set()
+        wait_until(lambda: engine._stopping)
+        return True
+
+    under_way = engine.submit(until_stopped)
     assert entered.wait(PATIENCE)
     job, turn = engine.submit(lambda: 1), step(engine, new_run(model, random_ids(5)))
     measurement = engine.measure(Measurement("never", [lambda: 1]))
-    threading.Timer(0.05, leave.set).start()
     engine.stop()
     assert under_way.result(0) is True and measurement.future.result(0) == []
     for future in (job, turn):
@@ -250,11 +256,18 @@ def test_stop_finishes_what_is_under_way_and_wakes_the_rest(model: LanguageModel
     engine.stop()
 
 
-def test_stop_in_the_middle_of_a_prefill_says_so(model: LanguageModel) -> None:
-    engine = Engine(lambda: MANY_BYTES)
-    run = new_run(model, random_ids(400), prefill_chunk=1)
-    future = step(engine, run)
-    wait_until(lambda: future.running())
+def test_stop_in_the_middle_of_a_prefill_says_so(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, entered = Engine(lambda: MANY_BYTES), threading.Event()
+    through = Transformer._mlp
+
+    def until_stopped(self: Transformer, *given: Any) -> Any:
+        entered.set()
+        wait_until(lambda: engine._stopping)
+        return through(self, *given)
+
+    monkeypatch.setattr(Transformer, "_mlp", until_stopped)
+    future = step(engine, new_run(model, random_ids(400), prefill_chunk=1))
+    assert entered.wait(PATIENCE)
     engine.stop()
     with pytest.raises(Refusal) as refused:
         future.result(0)

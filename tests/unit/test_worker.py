@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 
 import pytest
 
 from core.engine.worker import Worker
+from tests.engines import wait_until
 
 
 @pytest.fixture
@@ -49,19 +50,19 @@ def test_waiting_for_work_costs_no_cpu(worker: Worker) -> None:
 
 
 def test_stop_finishes_the_job_under_way_and_cancels_the_rest(worker: Worker) -> None:
-    started, finish = threading.Event(), threading.Event()
+    started, waiting = threading.Event(), list[Future[str]]()
 
     def job() -> str:
         started.set()
-        finish.wait(5)
+        wait_until(lambda: any(future.cancelled() for future in waiting), 5)
         return "done"
 
-    under_way, waiting = worker.submit(job), worker.submit(lambda: "never")
+    under_way = worker.submit(job)
+    waiting.append(worker.submit(lambda: "never"))
     assert started.wait(5)
-    threading.Timer(0.05, finish.set).start()
     worker.stop()
     assert under_way.result(0) == "done"
     with pytest.raises(CancelledError):
-        waiting.result(0)
+        waiting[0].result(0)
     with pytest.raises(RuntimeError):
         worker.submit(lambda: None)
