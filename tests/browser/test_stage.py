@@ -17,7 +17,7 @@ from pages.shared import wire
 from pages.shared.bundle import bundle
 from pages.shared.started import Started
 from pages.shared.visit import Visit
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Visitor, asked_from_now
 
 PROMPT = "白日依山尽"
 STAGE = """async () => {
@@ -66,8 +66,7 @@ def true_run(model: LanguageModel, n_steps: int) -> Run:
 def test_looking_back_asks_nothing_and_shows_everything_as_it_was(visit: Any) -> None:
     visitor = begun(visit, 5)
     page, whole = visitor.page, visitor.settled() and visitor.screen()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    asked = asked_from_now(page)
     log = page.context.new_cdp_session(page)
     log.on("Network.webSocketFrameSent", lambda event: asked.append(str(event)))
     log.send("Network.enable")
