@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
 from playwright.sync_api import Page, Route
 
 from core.engine.status import Status
 from pages.shared.batch import status_json
-from tests.browser.visitor import PAGE_1, Visitor
+from tests.browser.visitor import PAGE_1, PATIENCE_MS, Visitor
 from tests.statuses import alone
 
 LINE, VIEW = ".tbt-batch-line", ".tbt-batch-body"
+# When the page asks, in seconds of its own clock: however late the test hears of it, and answers.
+CLOCK = """{
+  const ask = window.fetch;
+  window.asked = [];
+  window.fetch = (address, ...more) => {
+    if (String(address).endsWith('/api/batch')) window.asked.push(performance.now() / 1000);
+    return ask(address, ...more);
+  };
+}"""
 Made = Callable[[str], Status]
 
 
@@ -24,9 +33,9 @@ class Fake:
     visitor: Visitor
     made: Made | None = alone
     tag: str = ""
-    asked: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.page.add_init_script(CLOCK)
         self.page.route("**/api/batch", self._answer)
 
     @property
@@ -59,11 +68,21 @@ class Fake:
         return self
 
     @property
+    def asked(self) -> list[float]:
+        """When the page has asked so far."""
+        times: list[float] = self.page.evaluate("window.asked")
+        return times
+
+    def asks(self, times: int) -> list[float]:
+        """Waits until the page has asked so often in all; the seconds from each time to the next."""
+        self.page.wait_for_function("times => window.asked.length >= times", arg=times, timeout=PATIENCE_MS)
+        return [later - earlier for earlier, later in pairwise(self.asked)]
+
+    @property
     def line(self) -> str:
         return self.page.locator(LINE).inner_text()
 
     def _answer(self, route: Route) -> None:
-        self.asked.append(time.monotonic())
         if self.made is None:
             route.fulfill(status=503, json={"error": "not now"})
         else:

@@ -61,16 +61,18 @@ def test_a_whole_run_and_all_that_a_browser_does_to_it(visit: Any, model: str, p
 
 @pytest.mark.parametrize(("model", "prompt"), JOURNEYS)
 def test_a_pause_holds_the_run_and_play_goes_on_to_the_end(visit: Any, model: str, prompt: str) -> None:
+    """So slow until the pause that a machine at work with something else does not come to the end before it."""
     truth = truth_of(model, prompt)
     visitor = (
-        visit(height=TALL).open_stage(model=model, lang="en", prompt=prompt, max=MAX_NEW, speed=4).press("prefill", 1)
+        visit(height=TALL).open_stage(model=model, lang="en", prompt=prompt, max=MAX_NEW, speed=1).press("prefill", 1)
     )
     visitor.click("play").shows_more_than(3).click("play")
     visitor.page.wait_for_selector("[data-act=play]:has-text('Play')")
     steps = visitor.settled()
     assert 3 < steps < truth.n_steps
     truth.check(visitor.shows(steps), steps)
-    visitor.click("play").shows(truth.n_steps)
+    visitor.page.locator("[data-act=speed]").select_option("8")
+    visitor.address_says(speed="8").at_rest().click("play").shows(truth.n_steps)
     truth.check(visitor, truth.n_steps)
 
 

@@ -17,7 +17,7 @@ from playwright.sync_api import Playwright
 from tests.browser.contrast import LEAST, weak_inks
 from tests.browser.protocol import session
 from tests.browser.server import Server, serving
-from tests.browser.visitor import CHROMIUM_FLAGS, Visitor, executable
+from tests.browser.visitor import CHROMIUM_FLAGS, PATIENCE_MS, Visitor, executable
 
 PROMPT = "白日依山尽"
 TINY = {"model": "tiny", "lang": "en", "prompt": PROMPT}
@@ -148,7 +148,7 @@ def test_d01_a_long_prompt_is_shown_soon_and_says_what_it_leaves_out(visit: Any,
     for action, steps in (("prefill", 1), ("decode", 2)):
         visitor.page.evaluate(CLOCK, action)
         visitor.press(action, steps)
-        seconds = visitor.page.evaluate("window.secondsToPaint")
+        seconds = visitor.page.wait_for_function("window.secondsToPaint", timeout=PATIENCE_MS).json_value()
         model_seconds = visitor.page.evaluate(
             "document.querySelector('.tbt-table tbody tr:last-child').lastChild.textContent"
         )
@@ -194,6 +194,7 @@ DISTINCT_GLYPHS = """(characters) => {
 # From the press of a button to the frame of the screen behind the next painting.
 CLOCK = """(action) => {
   const stage = document.querySelector('.tbt-stage');
+  window.secondsToPaint = null;
   let pressed = 0;
   const button = document.querySelector(`[data-act=${action}]`);
   button.addEventListener('click', () => { pressed = performance.now(); }, { once: true });

@@ -8,11 +8,14 @@ from urllib.parse import urlencode
 import pytest
 
 from core.words import LANGUAGES, sentence
+from tests.browser.costs import becomes
 from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
 QUESTIONS = "/questions"
 SHOWN = (".st-key-questions_list", ".st-key-questions_open")
+LAST = (".st-key-questions_open .tbt-drawn svg", ".st-key-questions_list [data-testid=stDownloadButton]")
+BEGIN = ".st-key-questions_run_queries"
 
 
 def opened(visitor: Visitor, language: str, question: str, **dials: str) -> Visitor:
@@ -32,6 +35,15 @@ def answer_number(visitor: Visitor, question: str, value: str) -> Visitor:
     return commit(visitor, question)
 
 
+def texts(visitor: Visitor) -> dict[str, str]:
+    """What stands there, once what the browser draws last has come, and what began the run has gone."""
+    for last in LAST:
+        visitor.page.wait_for_selector(last, timeout=PATIENCE_MS)
+    visitor.page.wait_for_selector(BEGIN, state="detached", timeout=PATIENCE_MS)
+    visitor.at_rest()
+    return {place: visitor.page.locator(place).inner_text() for place in SHOWN}
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_reckoned_question_is_answered_and_kept(visit: Any, language: str) -> None:
     visitor = opened(visit(locale="zh-CN" if language == "zh" else "en-US"), language, "constant")
@@ -48,14 +60,14 @@ def test_a_reckoned_question_is_answered_and_kept(visit: Any, language: str) -> 
 def test_a_live_question_runs_the_model_and_a_refresh_keeps_it(visit: Any) -> None:
     visitor = opened(visit(), "en", "queries", n_new="4")
     visitor.page.locator(".st-key-questions_said_queries [role=radiogroup] label").first.click()
-    commit(visitor, "queries").page.locator(".st-key-questions_run_queries button").click()
+    commit(visitor, "queries").page.locator(f"{BEGIN} button").click()
     done = sentence("questions.progress", "en", done="1", total="25")
     visitor.page.get_by_text(done).wait_for(timeout=2 * PATIENCE_MS)
-    shown = [visitor.at_rest().page.locator(place).inner_text() for place in SHOWN]
+    shown = texts(visitor)
     beside = opened(visit(beside=visitor), "en", "constant")  # another tab: a visitor of its own
     visitor.page.reload()
     visitor.page.get_by_text(done).wait_for(timeout=PATIENCE_MS)
-    assert [visitor.at_rest().page.locator(place).inner_text() for place in SHOWN] == shown
+    becomes(visitor, lambda: texts(visitor), shown)
     assert "n_new=4" in visitor.page.url and visitor.page.get_by_test_id("stDownloadButton").count() == 1
     assert beside.page.get_by_text(sentence("questions.progress", "en", done="0", total="25")).count() == 1
 

@@ -15,7 +15,7 @@ from core.engine.saved_run import open_saved
 from core.words import sentence
 from tests.browser.test_axe import COUNTS
 from tests.browser.test_axe import sentence as violation_sentence
-from tests.browser.visitor import SCREEN, Visitor
+from tests.browser.visitor import SCREEN, Visitor, asked_from_now
 
 PROMPT = "白日依山尽"
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>月"
@@ -91,8 +91,7 @@ def test_a_saved_run_is_replayed_in_another_tab(visit: Any, tmp_path: Path, sett
     assert same(visitor.screen(), own) and "UTC" in visitor.screen()["notice"]
     assert not any(visitor.can(action) for action in ("prefill", "decode", "step_back", "reset"))
     assert visitor.can("play") and "saved run" in (visitor.button("decode").get_attribute("title") or "")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    asked = asked_from_now(page)
     page.locator("[data-time=to_prefill]").click()
     page.wait_for_function(f"document.querySelectorAll('.tbt-later').length === {STEPS - 1}")
     page.locator(".tbt-view").focus()

@@ -17,13 +17,23 @@ from pages.shared import wire
 from pages.shared.bundle import bundle
 from pages.shared.started import Started
 from pages.shared.visit import Visit
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Visitor, asked_from_now
 
 PROMPT = "白日依山尽"
 STAGE = """async () => {
   const files = performance.getEntriesByType('resource').map((entry) => entry.name);
   return (await import(files.find((name) => name.endsWith('/stage/main.js')))).all()[0];
 }"""
+# Notes with each frame of the screen the earliest moment shown from now on: a replay may be over before a test looks.
+WATCH = f"""async () => {{
+  const stage = await ({STAGE})();
+  window.least = Infinity;
+  const look = () => {{
+    window.least = Math.min(window.least, stage.timeline.at);
+    requestAnimationFrame(look);
+  }};
+  look();
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +76,7 @@ def true_run(model: LanguageModel, n_steps: int) -> Run:
 def test_looking_back_asks_nothing_and_shows_everything_as_it_was(visit: Any) -> None:
     visitor = begun(visit, 5)
     page, whole = visitor.page, visitor.settled() and visitor.screen()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    asked = asked_from_now(page)
     log = page.context.new_cdp_session(page)
     log.on("Network.webSocketFrameSent", lambda event: asked.append(str(event)))
     log.send("Network.enable")
@@ -157,8 +166,9 @@ def test_a_finished_run_is_played_again_from_its_record(visit: Any) -> None:
     visitor.press("prefill", 1).click("play").shows(4)
     visitor.page.wait_for_selector("[data-act=play][data-drawn^=play]")
     visitor.settled()
+    visitor.page.evaluate(WATCH)
     visitor.rest_after_a_click().click("play")
-    until(visitor.page, "timeline.at < 3")
+    visitor.page.wait_for_function("window.least < 3")
     visitor.page.wait_for_selector("[data-act=play][data-drawn^=play]")
     assert stage(visitor.page, "timeline.at") == 4 and visitor.steps == 4
 

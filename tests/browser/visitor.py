@@ -197,6 +197,13 @@ class Visitor:
             self.problems.append(f"asked {request.url}")
 
 
+def asked_from_now(page: Page) -> list[str]:
+    """What the page asks for from now on, but for what the batch's line asks every few seconds of its own accord."""
+    asked: list[str] = []
+    page.on("request", lambda request: None if request.url.endswith("/api/batch") else asked.append(request.url))
+    return asked
+
+
 def duplicate(original: Visitor, tab: Visitor) -> Visitor:
     """Makes a new tab what *duplicate tab* makes it: the same address, and a copy of what the tab keeps for itself."""
     kept = json.dumps(original.page.evaluate("Object.entries(sessionStorage)"))
