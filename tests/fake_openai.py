@@ -10,9 +10,10 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from select import select
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,6 +37,7 @@ class FakeOpenAI:
         bundle: tokens a piece of text. `usage`: whether streams say what they count.
         takes: fields beyond the oldest protocol that it does not refuse.
         step_s: between pieces. `queue`: one stream after the other.
+        meanwhile: called every 10 ms while "silent", "stalls" or "drips" keep a client waiting.
         refuses_after: streams that must have been asked for before one is refused: who asks for several at once hangs
             up on the others at the first refusal, and what had not arrived by then never does.
     """
@@ -44,6 +46,7 @@ class FakeOpenAI:
         self.deeds: deque[str] = deque()
         self.bundle, self.usage, self.counts, self.step_s, self.queue = 1, True, True, 0.0, False
         self.refuses_after = 0
+        self.meanwhile: Callable[[], None] = lambda: None
         self.takes, self.routes = {"stream_options", "ignore_eos"}, {"completions", "chat/completions"}
         self.models: list[str] | None = ["m"]
         self.overhead, self.tokens_a_word, self.cached, self.most_prompt = 0, 1, 0, 10**9
@@ -137,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         while len(self.fake.streams()) < self.fake.refuses_after and not self.fake.closing.wait(0.005):
             pass
         if deed == "silent":
-            self.fake.closing.wait(60)
+            for _ in self._until_hung_up():
+                pass
             self.close_connection = True
         elif deed == "redirect":
             self._bytes(307, b"", ("Location", "http://127.0.0.1:9/v1/completions"))
@@ -157,13 +161,14 @@ class _Handler(BaseHTTPRequestHandler):
         if is_chat:
             self._send({"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
         if deed == "drips":
-            while not fake.closing.wait(0.02):
+            for _ in self._until_hung_up():
                 self._chunk(b": ping\n\n")
         if deed == "error event":
             return self._send({"error": {"message": "out of memory"}})
         for n_sent, begin in enumerate(range(0, 0 if deed == "empty" else n_new, fake.bundle)):
             if deed == "stalls" and n_sent == 2:
-                fake.closing.wait(60)
+                for _ in self._until_hung_up():
+                    pass
             if deed == "cut" and n_sent == 2:
                 self.close_connection = True
                 return
@@ -180,6 +185,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._send({"choices": [], "usage": usage})
         self._chunk(b"data: [DONE]\n\n")
         self._chunk(b"")
+
+    def _until_hung_up(self) -> Iterator[None]:
+        """A turn every 10 ms until the client hangs up, which has nothing more to send; for a minute at most."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not self.fake.closing.is_set():
+            if select([self.connection], [], [], 0.01)[0]:
+                return
+            self.fake.meanwhile()
+            yield
 
     def _event_stream(self, data: Iterable[str]) -> None:
         self._begin_stream()

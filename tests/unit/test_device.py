@@ -25,9 +25,10 @@ class QueueingDevice(Device):
 
 def test_the_stopwatch_waits_for_the_device() -> None:
     """A18: work that was only queued is timed until it is done."""
+    began = time.perf_counter()
     with Stopwatch(QueueingDevice(CUDA)) as watch:
         pass
-    assert 0.05 <= watch.seconds < 1
+    assert 0.05 <= watch.seconds <= time.perf_counter() - began - 0.05, "the first wait is not the work's"
 
 
 def test_work_queued_before_is_not_counted() -> None:
@@ -192,7 +193,9 @@ def test_on_cuda_work_is_timed_by_events_of_its_card(monkeypatch: pytest.MonkeyP
 
 def test_elsewhere_work_is_timed_by_the_clock() -> None:
     """A18."""
-    assert 0.05 <= QueueingDevice(CPU).seconds_of(lambda: None) < 1
+    began = time.perf_counter()
+    seconds = QueueingDevice(CPU).seconds_of(lambda: None)
+    assert 0.05 <= seconds <= time.perf_counter() - began - 0.05
 
 
 def test_a_device_says_its_name_and_what_it_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:

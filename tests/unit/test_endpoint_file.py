@@ -23,6 +23,7 @@ from core.refusal import Refusal
 from core.words import catalogue
 from tests.endpoint_options import options
 from tests.fake_openai import FakeOpenAI
+from tests.in_step import read_in_step
 
 PLAN = RemotePlan(contexts=(20, 40), batches=(1, 2), new_tokens=8)
 
@@ -32,8 +33,9 @@ def rows_of(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(lines))
 
 
-def test_the_fixed_columns_come_first_and_are_the_estimates(tmp_path: Path) -> None:
+def test_the_fixed_columns_come_first_and_are_the_estimates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.csv"
+    read_in_step(monkeypatch)
     with FakeOpenAI(metrics=True, step_s=0.1) as fake:
         assert sweep_endpoint(options(fake.url + "/v1", file, model="smollm2")) == 0
     text = file.read_text(encoding="utf-8")

@@ -6,13 +6,16 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from core.lab.remote import exchange, watch
 from core.lab.remote.address import Key, address_of
 from core.lab.remote.faults import Fault, Kind
 from core.lab.remote.interface import Api
@@ -23,10 +26,12 @@ from core.lab.remote.point import Note, RemotePoint
 from core.lab.remote.sweep import RemoteSweep
 from core.refusal import Refusal
 from tests.fake_openai import FakeOpenAI
+from tests.in_step import read_in_step
 
 N_NEW = 8
 CALM = Limits(first_pause_s=0.01, retries=2)
-IMPATIENT = Limits(first_token_s=0.6, between_tokens_s=0.4, first_pause_s=0.01, retries=2)
+NO_FIRST = Limits(first_token_s=20, first_pause_s=0.01, retries=2)
+NO_FURTHER = Limits(first_token_s=3000, between_tokens_s=10, first_pause_s=0.01, retries=2)
 WARM_UP = "ok"
 
 
@@ -46,8 +51,24 @@ def ends_with(kind: Kind) -> Iterator[None]:
     assert caught.value.kind is kind and caught.value.sentence("zh") and caught.value.sentence("en")
 
 
-def test_a_healthy_server_is_measured() -> None:
-    with FakeOpenAI(step_s=0.05, overhead=1) as fake:
+@pytest.fixture
+def second_later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Called, it is a second later for the sweep's patience, which then ends by what happened and not by the clock."""
+    n_seconds = 0
+
+    def pass_by() -> None:
+        nonlocal n_seconds
+        n_seconds += 1
+
+    clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: time.monotonic() + n_seconds})
+    for module in (exchange, watch):
+        monkeypatch.setattr(module, "time", clock)
+    return pass_by
+
+
+def test_a_healthy_server_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_step(monkeypatch)
+    with FakeOpenAI(step_s=0.01, overhead=1) as fake:
         points = swept(fake, plan((20, 40), (1, 3), repeats=2))
     assert [point.key for point in points] == [
         *(PointKey(context, batch, 0) for context in (20, 40) for batch in (1, 3)),
@@ -63,10 +84,11 @@ def test_a_healthy_server_is_measured() -> None:
     assert all(body["ignore_eos"] and body["temperature"] == 0 and body["model"] == "m" for body in fake.streams())
 
 
-def test_a_batch_is_under_way_together() -> None:
-    with FakeOpenAI(step_s=0.1) as fake:
+def test_a_batch_is_under_way_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_step(monkeypatch)
+    with FakeOpenAI(step_s=0.01) as fake:
         (point,) = swept(fake, plan(batches=(4,)))
-    assert point.together is not None and point.together > 0.5
+    assert point.together is not None and point.together > 0 and point.decode_step_s is not None
 
 
 def test_one_after_the_other_is_no_batch() -> None:
@@ -101,11 +123,11 @@ def test_bundled_tokens(bundle: int) -> None:
         ("error event", Kind.SERVER_ERROR),
     ],
 )
-def test_what_may_pass_is_tried_again(deed: str, kind: Kind) -> None:
+def test_what_may_pass_is_tried_again(deed: str, kind: Kind, second_later: Callable[[], None]) -> None:
     """Twice it happens, the third time is good; and where it never is, the point is given up and says so."""
     heard: list[Pausing] = []
-    limits = IMPATIENT if deed in ("silent", "drips", "stalls") else CALM
-    with FakeOpenAI() as fake:
+    limits = {"silent": NO_FIRST, "drips": NO_FIRST, "stalls": NO_FURTHER}.get(deed, CALM)
+    with FakeOpenAI(meanwhile=second_later) as fake:
         fake.deeds.extend([WARM_UP, deed, deed])
         (point,) = swept(fake, on_pause=heard.append, limits=limits)
         assert point.fault is None and point.retries == 2 and point.tokens == N_NEW
@@ -293,14 +315,16 @@ def certificate(tmp_path: Path) -> Path:
     return file
 
 
-def test_an_encrypted_server_is_measured_if_it_is_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FakeOpenAI(certificate=certificate) as fake:
+def test_an_encrypted_server_is_measured_if_it_is_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, second_later: Callable[[], None]
+) -> None:
+    with FakeOpenAI(certificate=certificate, meanwhile=second_later) as fake:
         with ends_with(Kind.UNTRUSTED):
             swept(fake)
         assert fake.paths == []
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_name("public.pem")))
         fake.deeds.extend([WARM_UP, "silent"])
-        (point,) = swept(fake, plan(batches=(2,)), limits=IMPATIENT)
+        (point,) = swept(fake, plan(batches=(2,)), limits=NO_FIRST)
         assert point.fault is None and point.retries == 1
 
 

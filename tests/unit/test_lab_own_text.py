@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from threading import Timer
+from types import SimpleNamespace
+
+import pytest
 
 from pages.shared.lab.own_text import ON_ITS_WAY_SECONDS, OwnText
 
 
-def test_what_is_on_its_way_still_counts() -> None:
-    text = OwnText("Why?", "")
-    arriving = Timer(ON_ITS_WAY_SECONDS / 5, lambda: setattr(text, "conclusion", "Because."))
-    arriving.start()
+def test_what_is_on_its_way_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, slept = OwnText("Why?", ""), list[float]()
+
+    def arrives_meanwhile(seconds: float) -> None:
+        slept.append(seconds)
+        text.conclusion = "Because."
+
+    monkeypatch.setattr("pages.shared.lab.own_text.time", SimpleNamespace(sleep=arrives_meanwhile))
     assert text.newest() == ("Why?", "Because.")
+    assert slept == [ON_ITS_WAY_SECONDS]
