@@ -102,21 +102,21 @@ def test_all_who_watch_see_the_same_and_who_comes_late_sees_all_of_it(engine: En
                 async for frame in stream:
                     if read(frame)[0]["total"] >= 3:
                         break
-        late = await watch(run, 0, 7)  # of a run that is over: as good as nothing
+        late = await watch(run, run.number - 1, 7)  # of a run that is over: as good as nothing
         return await first, await second, late
 
     first, second, late = asyncio.run(class_())
     assert steps(first) == steps(second) == steps(late) and len(steps(first)) == MAX_NEW
     assert cells(first) == cells(second) == cells(late)
     assert late[0][0]["total"] >= 3 and late[0][0]["start"] == 0
-    assert {header["run"] for header, _ in first + second + late} == {1}
+    assert len({header["run"] for header, _ in first + second + late}) == 1
     assert max(header["watching"] for header, _ in first) >= 2
 
 
 def test_who_has_some_steps_gets_the_others(engine: Engine) -> None:
     async def goes_on() -> tuple[list[Frame], list[Frame]]:
         run = live_run(engine)
-        return await watch(run), await watch(run, 1, 4)
+        return await watch(run), await watch(run, run.number, 4)
 
     all_, rest = asyncio.run(goes_on())
     assert steps(rest) == steps(all_)[4:] and rest[0][0]["start"] == 4
@@ -141,6 +141,18 @@ def test_it_stops_when_nobody_watches_and_its_cache_goes(engine: Engine) -> None
     assert engine.status().seats == () and engine.status().held_bytes == 0
 
 
+def test_what_another_run_left_in_a_browser_is_nothing_of_this_one(engine: Engine) -> None:
+    """Of the other language's prompt, or of the server before it was begun again: numbers do not meet."""
+
+    async def other() -> tuple[int, list[Frame]]:
+        before, after = live_run(engine), live_run(engine)
+        await watch(before)
+        return before.number, await watch(after, before.number, 4)
+
+    number, frames = asyncio.run(other())
+    assert frames[0][0]["start"] == 0 and frames[0][0]["run"] != number and len(steps(frames)) == MAX_NEW
+
+
 def test_it_goes_on_from_stream_to_stream(engine: Engine) -> None:
     """A stream ends after a while, and the next one begins where it ended, in the same run."""
 
@@ -149,27 +161,28 @@ def test_it_goes_on_from_stream_to_stream(engine: Engine) -> None:
         run, have = live_run(engine, pace, max_new=12), 0
         seen: list[list[Frame]] = []
         while not seen or seen[-1][-1][0]["again_s"] is None:
-            if frames := await watch(run, 1 if have else -1, have):
+            if frames := await watch(run, run.number, have):
                 seen.append(frames)
                 have = frames[-1][0]["total"]
         return seen
 
     seen = asyncio.run(streams())
     assert len(seen) > 1 and len(steps([frame for frames in seen for frame in frames])) == 12
-    assert {header["run"] for frames in seen for header, _ in frames} == {1}
+    assert len({header["run"] for frames in seen for header, _ in frames}) == 1
 
 
 def test_the_next_run_begins_after_the_rest(engine: Engine) -> None:
     async def again() -> tuple[list[Frame], list[Frame], list[Frame]]:
         run = live_run(engine)
         first = await watch(run)
-        during = await watch(run, 1, MAX_NEW)
+        during = await watch(run, run.number, MAX_NEW)
         await until(lambda: not run.is_running)
-        return first, during, await watch(run, 1, MAX_NEW)
+        return first, during, await watch(run, run.number, MAX_NEW)
 
     first, during, second = asyncio.run(again())
-    assert steps(during) == [] and during[0][0]["run"] == 1 and during[0][0]["again_s"] <= first[-1][0]["again_s"]
-    assert {header["run"] for header, _ in second} == {2} and second[0][0]["start"] == 0
+    number = first[0][0]["run"]
+    assert steps(during) == [] and during[0][0]["run"] == number and during[0][0]["again_s"] <= first[-1][0]["again_s"]
+    assert {header["run"] for header, _ in second} == {number + 1} and second[0][0]["start"] == 0
     assert list(map(without_times, steps(second))) == list(map(without_times, steps(first)))
 
 
@@ -196,7 +209,7 @@ def test_a_server_that_stops_lets_it_end(engine: Engine) -> None:
     async def stops() -> list[Frame]:
         run = live_run(engine, Pace(step=0.01, rest=0.1, stream=0.5, grace=0.05), max_new=500)
         watched = asyncio.create_task(watch(run))
-        await until(lambda: run.number and engine.status().seats)
+        await until(lambda: engine.status().seats)
         await asyncio.to_thread(engine.stop)
         return await asyncio.wait_for(watched, 10)
 

@@ -7,6 +7,7 @@ packed once, in the stage's own format, however many watch.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TAG = "home"
 """Whose run it is, for the engine and for those who see its seat. The tag of a visitor is never a word."""
+MOST_NUMBERS = 10**7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,8 @@ class LiveRun:
 
     def __init__(self, engine: Engine, started: Started, ids: list[int], pace: Pace | None = None) -> None:
         self._engine, self._started, self._ids, self._pace = engine, started, ids, pace or Pace()
-        self.number = 0
+        # A run's number: no browser takes it for one of another prompt, or of this server before it was begun again.
+        self.number = secrets.randbelow(MOST_NUMBERS)
         self.n_watching = 0
         self._trace: Trace | None = None
         self._refusal: Refusal | None = None
