@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import LOOKS, Visitor
 
 COUNTS = {"serious", "critical"}
 
@@ -43,8 +43,7 @@ def with_the_conversation_open(visitor: Visitor, language: str) -> None:
 STATES = [home, before_the_run, after_two_steps, with_a_figure_open, with_the_conversation_open]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("language", ["en", "zh"])
+@LOOKS
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_axe_finds_nothing_serious(
     visit: Any, state: Callable[[Visitor, str], None], language: str, dark: bool

@@ -13,6 +13,7 @@ from core.words import LANGUAGES
 from tests.browser.batch import LINE, VIEW, Fake
 from tests.browser.contrast import weak_texts
 from tests.browser.test_axe import COUNTS, sentence, still
+from tests.browser.visitor import LOOKS
 from tests.statuses import alone, beside_home, forty, queued, seven
 
 MEASURING = Measuring(name="context", n_done=2, n_points=20, n_waiting=3)
@@ -174,8 +175,7 @@ def test_it_opens_by_keyboard_and_the_focus_stays(visit: Any) -> None:
     assert fake.page.evaluate("document.activeElement.className") == "tbt-runs-box"
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("language", LANGUAGES)
+@LOOKS
 def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
     fake = Fake(visit(dark=dark), seven).open(f"lang={language}").opened().says(SEVEN[language])
     found: dict[int, list[str]] = {}

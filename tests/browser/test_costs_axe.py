@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from core.words import LANGUAGES
 from tests.browser.contrast import weak_texts
 from tests.browser.costs import DIALS, choose, dial, dialled, open_costs
 from tests.browser.test_axe import COUNTS, sentence, still
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import LOOKS, Visitor
 
 WIDTHS = (1440, 390)
 NOTHING: dict[int, list[str]] = {width: [] for width in WIDTHS}
@@ -32,8 +30,7 @@ FOCUSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("language", LANGUAGES)
+@LOOKS
 def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
     visitor = visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark)
     open_costs(visitor, lang=language, accelerator="h100-sxm")

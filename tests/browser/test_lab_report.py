@@ -18,6 +18,7 @@ from core.words import sentence
 from pages.shared.lab.report import report_html
 from tests.browser.test_axe import COUNTS
 from tests.browser.test_axe import sentence as violation_sentence
+from tests.browser.visitor import LOOKS
 
 LANGUAGES = ("en", "zh")
 PRINTED_PIXELS = 665
@@ -103,8 +104,7 @@ def test_it_reads_on_the_screen(reader: Any, language: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("language", LANGUAGES)
+@LOOKS
 def test_it_is_accessible_and_follows_the_system(reader: Any, language: str, dark: bool) -> None:
     page = reader(REPORT, language, dark=dark)
     found = Axe().run(page).response["violations"]

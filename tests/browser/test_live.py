@@ -16,7 +16,7 @@ from pages.shared.prompts import default_prompt
 from tests.browser.contrast import weak_texts
 from tests.browser.test_axe import COUNTS, still
 from tests.browser.test_axe import sentence as said
-from tests.browser.visitor import PATIENCE_MS, Visitor
+from tests.browser.visitor import LOOKS, PATIENCE_MS, Visitor
 
 CARD = ".tbt-live"
 
@@ -98,8 +98,7 @@ def test_who_asked_for_less_motion_begins_it_when_they_like(visit: Any) -> None:
     begun(visitor, steps=1)
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("language", "width"), [("en", 1440), ("zh", 390)])
 def test_nothing_below_it_moves_while_it_is_written(visit: Any, language: str, width: int) -> None:
     visitor = visit(width=width).open(f"/?lang={language}")
     below = visitor.page.locator(".tbt-sources")
@@ -121,8 +120,7 @@ def test_the_language_changes_and_the_run_stays(visit: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("language", LANGUAGES)
+@LOOKS
 def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
     visitor = begun(visit(dark=dark), language)
     visitor.page.get_by_role("button", name=sentence("live.pause", language), exact=True).click()

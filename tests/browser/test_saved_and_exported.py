@@ -15,7 +15,7 @@ from core.engine.saved_run import open_saved
 from core.words import sentence
 from tests.browser.test_axe import COUNTS
 from tests.browser.test_axe import sentence as violation_sentence
-from tests.browser.visitor import SCREEN, Visitor, asked_from_now
+from tests.browser.visitor import LOOKS, SCREEN, Visitor, asked_from_now
 
 PROMPT = "白日依山尽"
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>月"
@@ -190,8 +190,7 @@ def test_the_exported_page_replays_the_run_without_network(
     comes_to(page, own)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("language", ["en", "zh"])
+@LOOKS
 def test_the_exported_page_is_accessible_and_follows_the_system(
     visit: Any, reader: Any, tmp_path: Path, language: str, dark: bool
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request
 
 PAGE_1 = "/prefill_and_decode"
@@ -24,6 +25,8 @@ CHROMIUM_FLAGS = [
 ]
 DOUBLE_CLICK_SECONDS = 0.26  # the stage takes two clicks on one button within a quarter of a second for one
 PATIENCE_MS = 60_000
+LOOKS = pytest.mark.parametrize(("language", "dark"), [("en", False), ("zh", True)], ids=["en, light", "zh, dark"])
+"""Each language and each theme once: words do not depend on colours, nor colours on words."""
 
 # All that the stage shows, read in one moment.
 SCREEN = """() => {
