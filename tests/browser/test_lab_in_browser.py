@@ -11,7 +11,7 @@ from core.words import LANGUAGES, sentence
 from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
-PLAN = "model=tiny&contexts=32,64,128,256&batches=1,2&repeats=2"
+PLAN = "model=tiny&contexts=32,64,128,256&batches=1,2&repeats=3"
 LATENCY = ".st-key-lab_latency .tbt-chart[data-drawn]"
 
 

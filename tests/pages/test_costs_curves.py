@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -32,18 +33,17 @@ DIALLED: tuple[dict[str, object], ...] = (
 @pytest.mark.parametrize("words", DIALLED, ids=lambda words: f"B={words.get('batch')}")
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_live_curve_is_what_moves_in_the_figure(name: str, words: dict[str, object]) -> None:
-    for slug in models():
+    spoken = cycle((("en", "binary"), ("zh", "decimal")))
+    for slug, (language, units) in zip(models(), spoken, strict=False):
         said = {name: str(word) for name, word in {"model": slug, **words}.items()}
-        made = estimate(*asked(said))
-        for language, units in (("en", "binary"), ("zh", "decimal")):
-            figure = CHARTS[name](made, say_in(language, units))
-            answer = client().get(f"/api/curves/{name}", params=said | {"lang": language, "units": units})
-            assert answer.status_code == 200 and answer.headers["cache-control"] == "no-store"
-            assert len(answer.content) <= MOST_BYTES, (slug, len(answer.content))
-            assert answer.json() == json.loads(json.dumps(live_part(figure)))
-            for trace in answer.json()["data"]:
-                assert len(trace["x"]) == len(trace["y"]) <= MOST_POINTS
-                assert all(math.isfinite(value) for value in (*trace["x"], *trace["y"]) if not isinstance(value, str))
+        figure = CHARTS[name](estimate(*asked(said)), say_in(language, units))
+        answer = client().get(f"/api/curves/{name}", params=said | {"lang": language, "units": units})
+        assert answer.status_code == 200 and answer.headers["cache-control"] == "no-store"
+        assert len(answer.content) <= MOST_BYTES, (slug, len(answer.content))
+        assert answer.json() == json.loads(json.dumps(live_part(figure)))
+        for trace in answer.json()["data"]:
+            assert len(trace["x"]) == len(trace["y"]) <= MOST_POINTS
+            assert all(math.isfinite(value) for value in (*trace["x"], *trace["y"]) if not isinstance(value, str))
 
 
 @pytest.mark.parametrize("units", UNITS)
