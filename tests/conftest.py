@@ -28,14 +28,9 @@ settings.register_profile(
 settings.load_profile("here")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The later half of the browser's tests comes last of all: the process that is through with the rest takes it."""
-    items.sort(key=lambda item: _scope(item.nodeid) == "servers, later")
-
-
 def _scope(nodeid: str) -> str:
     """What stays together: a file's tests, which share what is made for them once, and those with a server and a
-    browser, in two halves."""
+    browser, in two halves, each of which keeps a process busy (and mostly waiting) from beginning to end."""
     file = nodeid.partition("::")[0]
     if file.startswith("tests/load/"):
         return "servers"

@@ -14,8 +14,9 @@ BEFORE_THE_TESTS = {
     "ruff format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
 }
-# Two at once; tests/conftest.py says what stays together.
-TESTS = ("pytest", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
+# Three at once: two wait for browsers most of their time, the third computes and steps back for them. tests/conftest.py
+# says what stays together.
+TESTS = ("pytest", "-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 FAILED = 2
 
 
