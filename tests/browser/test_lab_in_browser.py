@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import TimeoutError
 
 from core.words import LANGUAGES, sentence
 from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.browser.visitor import PATIENCE_MS, Visitor
 
 PLAN = "model=tiny&contexts=32,64,128,256&batches=1,2&repeats=3"
+MOST_PRESSES = 3
 LATENCY = ".st-key-lab_latency .tbt-chart[data-drawn]"
 
 
@@ -29,6 +31,20 @@ def swept(visitor: Visitor) -> Visitor:
     return visitor.at_rest()
 
 
+def handed_in(visitor: Visitor, report: Path) -> str:
+    """Presses the report's button, and again where nothing came of it: a busy browser may lose a click in a rerun."""
+    for presses in range(1, MOST_PRESSES + 1):
+        try:
+            with visitor.page.expect_download(timeout=PATIENCE_MS / MOST_PRESSES) as coming:
+                visitor.page.locator(".st-key-lab_report button").click()
+        except TimeoutError:
+            assert presses < MOST_PRESSES
+        else:
+            break
+    coming.value.save_as(report)
+    return report.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_sweep_runs_is_drawn_and_found_again(visit: Any, language: str, tmp_path: Path) -> None:
     visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US"), language))
@@ -36,11 +52,7 @@ def test_a_sweep_runs_is_drawn_and_found_again(visit: Any, language: str, tmp_pa
     points = visitor.page.locator(f"{LATENCY} .point").count()
     assert points >= 8 and visitor.page.locator(f"{LATENCY} .main-svg").count()
     visitor.page.locator("[class*=st-key-lab_conclusion] textarea").fill("It grew by less than n did.")
-    with visitor.page.expect_download() as coming:  # the button is pressed before the field was left
-        visitor.page.locator(".st-key-lab_report button").click()
-    report = tmp_path / "report.html"
-    coming.value.save_as(report)
-    text = report.read_text(encoding="utf-8")
+    text = handed_in(visitor, tmp_path / "report.html")  # the button is pressed before the field was left
     assert sentence("report.title", language) in text and "It grew by less than n did." in text
     visitor.page.reload()
     visitor.page.wait_for_selector(LATENCY, timeout=PATIENCE_MS)
