@@ -19,6 +19,11 @@ from tests.browser.test_axe import sentence as said
 from tests.browser.visitor import LOOKS, PATIENCE_MS, Visitor
 
 CARD = ".tbt-live"
+# Pixels from the top of the run's room to what stands below it, read in one moment; 0 while the page is drawn.
+ROOM = """() => {
+  const [room, below] = ['live_room', 'runs_here'].map((name) => document.querySelector(`.st-key-${name}`));
+  return room && below ? Math.round(below.getBoundingClientRect().top - room.getBoundingClientRect().top) : 0;
+}"""
 
 
 def steps_on_screen(visitor: Visitor) -> int:
@@ -100,12 +105,13 @@ def test_who_asked_for_less_motion_begins_it_when_they_like(visit: Any) -> None:
 
 @pytest.mark.parametrize(("language", "width"), [("en", 1440), ("zh", 390)])
 def test_nothing_below_it_moves_while_it_is_written(visit: Any, language: str, width: int) -> None:
+    """From when the page stands there, the run not yet drawn, until its takeaway does."""
     visitor = visit(width=width).open(f"/?lang={language}")
-    below = visitor.page.locator(".tbt-sources")
-    before = below.bounding_box()
+    visitor.page.wait_for_function(f"() => ({ROOM})() > 400", timeout=PATIENCE_MS)
+    before = visitor.page.evaluate(ROOM)
     begun(visitor, language)
     assert visitor.page.locator(f"{CARD} .tbt-takeaway").is_visible()
-    assert below.bounding_box() == before
+    assert visitor.page.evaluate(ROOM) == before
     assert visitor.page.locator(CARD).evaluate("card => card.scrollWidth <= card.clientWidth")
 
 
