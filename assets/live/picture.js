@@ -47,7 +47,7 @@ export class Picture {
     this.cells.update(place, record, 'both', colours, ratio);
     context.drawImage(this.cells.canvas, 0, 0, width, height);
     this.times(context, place, record, colours, t);
-    this.letters(context, colours.muted, 'right');
+    this.letters(context, colours, 'right');
     context.fillText('0', LEFT - 6, top + 10);
     context.fillText(String(layers - 1), LEFT - 6, place.bottom - 2);
     context.fillText(t('axis_cache'), LEFT - 6, (top + place.bottom) / 2 + 4);
@@ -60,14 +60,14 @@ export class Picture {
     const ms = record.steps.map(secondsOf).map((seconds) => 1000 * seconds);
     const axis = axisOf(1.04 * Math.max(...ms), TICKS);
     const y = (value) => bottom - (TIME_HEIGHT * value) / axis.end;
-    this.letters(context, colours.muted, 'right');
+    this.letters(context, colours, 'right');
     for (const tick of axis.ticks) {
       context.fillStyle = colours.line;
       context.fillRect(left, Math.round(y(tick)) - 0.5, width - RIGHT - left, 1);
       context.fillStyle = colours.muted;
       context.fillText(tick.toLocaleString('en-US'), left - 6, y(tick) + 4);
     }
-    this.letters(context, colours.muted, 'left');
+    this.letters(context, colours, 'left');
     context.fillText(t('axis_time'), 0, 12);
     record.steps.forEach((step, index) => {
       const from = index ? record.steps[index - 1].n_tokens : 0;
@@ -77,9 +77,8 @@ export class Picture {
     });
   }
 
-  letters(context, colour, align) {
-    const { fontFamily } = getComputedStyle(this.root);
-    Object.assign(context, { fillStyle: colour, textAlign: align, font: `12px ${fontFamily}` });
+  letters(context, { muted, small }, align) {
+    Object.assign(context, { fillStyle: muted, textAlign: align, font: small });
   }
 }
 
