@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from core.__main__ import main
 from core.estimate import catalogue
 from core.estimate.accelerators import accelerators
 from core.estimate.dtypes import DTYPES
+from tests.command import ROOT, called
 
-ROOT = Path(__file__).resolve().parents[2]
 LAYOUT: dict[str, Any] = {
     "model": [
         "name",
@@ -52,17 +51,12 @@ LLAMA = {
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def asked() -> Any:
     """Runs the command in this process: (exit status, output, what was said on stderr)."""
 
     def ask(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["core", "estimate", *arguments])
-        try:
-            status = main()
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        done = called("estimate", *arguments)
+        return done.returncode, done.stdout, done.stderr
 
     return ask
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from core.lab.roofs.as_json import from_json, to_json
 from core.lab.roofs.kept import file_of, keep, kept_roofs
 from core.lab.roofs.machine import this_machine
 from core.refusal import Refusal
+from tests.command import ROOT, Done, called, started
 from tests.roofs import FakeRunner, reading, roofs_here, roofs_of
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +35,6 @@ def asked(*arguments: str) -> argparse.Namespace:
     return build_parser().parse_args(["roofs", *arguments])
 
 
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "core", "roofs", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-
-
 def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     written = capsys.readouterr()
     assert written.err == ""
@@ -56,7 +44,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def test_what_is_kept_is_printed_and_nothing_is_measured() -> None:
     assert keep(roofs_here())
-    done = command("--json")
+    done = started("roofs", "--json")
     assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout) == to_json(roofs_here())
 
 
@@ -119,11 +107,16 @@ def test_where_it_cannot_be_kept_it_says_so(folder: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [(["--model", "x"], {}), (["--again", "now"], {}), ([], {"TBT_DEVICE": "gpu"}), ([], {"TBT_DEVICE": "cuda:99"})],
+    "ask",
+    [
+        lambda: called("roofs", "--model", "x"),
+        lambda: called("roofs", "--again", "now"),
+        lambda: started("roofs", TBT_DEVICE="gpu"),  # a process chooses its device once
+        lambda: started("roofs", TBT_DEVICE="cuda:99"),
+    ],
 )
-def test_what_cannot_be_is_one_sentence(arguments: list[str], environment: dict[str, str]) -> None:
-    done = command(*arguments, **environment)
+def test_what_cannot_be_is_one_sentence(ask: Callable[[], Done]) -> None:
+    done = ask()
     assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1
 
 

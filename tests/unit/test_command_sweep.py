@@ -15,23 +15,11 @@ from core.cli.sweep import check_place
 from core.lab.sweep.plan import SweepRow
 from core.lab.sweep.table import read_sweep
 from core.refusal import Refusal
+from tests.command import ROOT, called, started
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "core", "sweep"]
 SMALL = ["--model", "tiny", "--device", "cpu", "--contexts", "16,65,130", "--batches", "1,2", "--repeats", "2"]
 LONG = ["--model", "tiny", "--device", "cpu", "--contexts", "16,65,130", "--batches", "1,2,4,8", "--repeats", "1000"]
-
-
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        env={**os.environ, **environment},
-    )
 
 
 def rows_of(path: Path) -> list[SweepRow]:
@@ -41,13 +29,13 @@ def rows_of(path: Path) -> list[SweepRow]:
 
 def test_it_measures_every_point_and_then_none(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
-    done = command(*SMALL, "--csv", str(path))
+    done = started("sweep", *SMALL, "--csv", str(path))
     assert done.returncode == 0, done.stderr
     rows = rows_of(path)
     assert len(rows) == 3 * 2 * 2 and {row.kv_gap_bytes for row in rows} == {0}
     assert "B=2 " in done.stdout and "all " in done.stdout and "R²" in done.stdout and "12/12" in done.stderr
     before = path.read_bytes()
-    again = command(*SMALL, "--csv", str(path))
+    again = called("sweep", *SMALL, "--csv", str(path))
     assert again.returncode == 0 and again.stdout == done.stdout and again.stderr == ""
     assert path.read_bytes() == before
 
@@ -70,7 +58,7 @@ def test_what_is_ended_keeps_its_points_and_goes_on(tmp_path: Path, how: signal.
     if how is signal.SIGINT:
         assert f"{len(kept):,} rows are kept in s.csv" in said
     shorter = [word if word != "1000" else "2" for word in LONG]
-    done = command(*shorter, "--csv", str(path))
+    done = called("sweep", *shorter, "--csv", str(path))
     assert done.returncode == 0, done.stderr
     rows = rows_of(path)
     assert rows[: len(kept)] == kept and len({row.spot for row in rows}) == len(rows)
@@ -103,7 +91,7 @@ def test_what_is_asked_is_checked_before_torch_is_imported(
     (tmp_path / "torch.py").write_text("raise SystemExit(77)", encoding="utf-8")
     asked = {"--model": "tiny", "--contexts": "16", "--csv": str(tmp_path / "s.csv"), **changed}
     arguments = [word for pair in asked.items() for word in pair]
-    done = command(*arguments, PYTHONPATH=str(tmp_path))
+    done = started("sweep", *arguments, PYTHONPATH=str(tmp_path))
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "s.csv").exists()
     assert reason in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 
@@ -126,7 +114,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_what_cannot_be_measured_leaves_no_file(
     tmp_path: Path, arguments: list[str], environment: dict[str, str], reason: str
 ) -> None:
-    done = command(*arguments, "--csv", str(tmp_path / "s.csv"), **environment)
+    done = called("sweep", *arguments, "--csv", str(tmp_path / "s.csv"), **environment)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "s.csv").exists()
     assert reason in done.stderr and done.stderr.count("\n") == 1
 
@@ -134,6 +122,6 @@ def test_what_cannot_be_measured_leaves_no_file(
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes.csv"
     path.write_text("mine\n", encoding="utf-8")
-    done = command(*SMALL, "--csv", str(path))
+    done = called("sweep", *SMALL, "--csv", str(path))
     assert done.returncode == 2 and "notes.csv is there already" in done.stderr and done.stderr.count("\n") == 1
     assert path.read_text(encoding="utf-8") == "mine\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from core.estimate.flops import (
 )
 from core.model.load import LanguageModel, load_model
 from tests.checkpoints import random_model, save_huggingface
+from tests.command import ROOT, Done, called, started
 
-ROOT = Path(__file__).resolve().parents[2]
 KEYS = ["model", "device", "dtype", "prompt_ids", "output_ids", "text", "stopped", "ttft_s", "tpot_s", "steps"]
 STEP_KEYS = [
     "phase",
@@ -49,19 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "core", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-
-
-def trace(model: Path | str, prompt: str, *arguments: str) -> dict[str, Any]:
+def trace(model: Path | str, prompt: str, *arguments: str, command: Callable[..., Done] = called) -> dict[str, Any]:
     """The record of a run that must succeed, its form checked."""
     done = command("trace", "--model", str(model), "--prompt", prompt, *arguments, "--device", "cpu", "--json")
     assert done.returncode == 0 and done.stderr == "", done.stderr
@@ -83,7 +71,7 @@ def trace(model: Path | str, prompt: str, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cached(folder: Path) -> dict[str, Any]:
-    return trace(folder, "the cat", "--max-new", "5", "--dtype", "f32")
+    return trace(folder, "the cat", "--max-new", "5", "--dtype", "f32", command=started)
 
 
 def test_the_record_of_a_run(cached: dict[str, Any], folder: Path) -> None:
@@ -162,7 +150,7 @@ def test_the_real_model_answers(smollm2_f32: LanguageModel) -> None:
 
 
 def test_for_a_reader(folder: Path) -> None:
-    done = command("trace", "--model", str(folder), "--prompt", "the cat", "--max-new", "3")
+    done = called("trace", "--model", str(folder), "--prompt", "the cat", "--max-new", "3")
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.count("\ndecode") == 2 and done.stdout.startswith("prefill")
     assert "time per output token" in done.stdout and str(folder.parent) not in done.stdout
@@ -173,7 +161,7 @@ def test_for_a_reader(folder: Path) -> None:
 GOOD = ["trace", "--model", "tiny", "--prompt", "x", "--max-new", "1"]
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str]) -> str:
+def assert_one_line(done: Done) -> str:
     """Exit status 2 and exactly one line on stderr: no traceback, no path, nothing on stdout."""
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.endswith("\n") and len(done.stderr.splitlines()) == 1, done.stderr
@@ -207,9 +195,9 @@ def assert_one_line(done: subprocess.CompletedProcess[str]) -> str:
     ids=lambda value: " ".join(value[-2:])[:24] if isinstance(value, list) else "",
 )
 def test_bad_arguments_are_one_sentence_without_torch(arguments: list[str], named: str) -> None:
-    started = time.perf_counter()
-    done = command(*arguments, PYTHONPROFILEIMPORTTIME="")
-    seconds = time.perf_counter() - started
+    before = time.perf_counter()
+    done = started(*arguments, PYTHONPROFILEIMPORTTIME="")
+    seconds = time.perf_counter() - before
     assert named in assert_one_line(done)
     assert seconds < 5  # torch alone takes seconds; what is imported is looked at below
 
@@ -224,17 +212,17 @@ def test_arguments_are_checked_before_torch_is_imported(arguments: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("model", "named"),
+    ("model", "named", "command"),
     [
-        ("no-such-model", "no-such-model"),
-        ("/nowhere/at/all/some-model", "some-model"),
-        ("x" * 5000, ""),
-        ("two\nlines", ""),
-        (".", ""),
+        ("no-such-model", "no-such-model", called),
+        ("/nowhere/at/all/some-model", "some-model", started),
+        ("x" * 5000, "", called),
+        ("two\nlines", "", called),
+        (".", "", called),
     ],
     ids=["name", "path", "long", "newline", "here"],
 )
-def test_a_bad_model_is_one_sentence(model: str, named: str) -> None:
+def test_a_bad_model_is_one_sentence(model: str, named: str, command: Callable[..., Done]) -> None:
     sentence = assert_one_line(command("trace", "--model", model, "--prompt", "x"))
     assert named in sentence and "/nowhere" not in sentence
 
@@ -242,17 +230,17 @@ def test_a_bad_model_is_one_sentence(model: str, named: str) -> None:
 def test_a_broken_model_is_one_sentence(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"\x03\x00\x00\x00" + b"\xff" * 100)
-    sentence = assert_one_line(command("trace", "--model", str(broken), "--prompt", "x"))
+    sentence = assert_one_line(called("trace", "--model", str(broken), "--prompt", "x"))
     assert "broken.gguf" in sentence and str(tmp_path) not in sentence
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", "cuda:x"])
 def test_a_bad_device_is_one_sentence(device: str) -> None:
-    assert device in assert_one_line(command(*GOOD, "--device", device))
+    assert device in assert_one_line(called(*GOOD, "--device", device))
 
 
 def test_a_prompt_that_does_not_fit_is_one_sentence(folder: Path) -> None:
-    sentence = assert_one_line(command("trace", "--model", str(folder), "--prompt", "x" * 600, "--raw"))
+    sentence = assert_one_line(called("trace", "--model", str(folder), "--prompt", "x" * 600, "--raw"))
     assert "600" in sentence and "512" in sentence
 
 
@@ -260,5 +248,5 @@ def test_a_terminal_that_cannot_show_the_text_gets_what_it_can(folder: Path) -> 
     """A Windows or C-locale terminal has no Chinese: no reason for a traceback."""
     for extra in ([], ["--json"]):
         arguments = ["trace", "--model", str(folder), "--prompt", "你好", "--max-new", "8", *extra]
-        done = command(*arguments, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        done = started(*arguments, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
         assert "Traceback" not in done.stderr and done.returncode == 0

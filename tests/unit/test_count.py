@@ -17,8 +17,8 @@ from core.estimate.shape import Attention, Experts, FeedForward, LatentAttention
 from core.lab.count import MOST_NUMBERS, Counted, count, largest_tensor
 from core.model.skeleton import MixtureOfExperts, Skeleton
 from core.refusal import Refusal
+from tests.command import ROOT, called, started
 
-ROOT = Path(__file__).resolve().parents[2]
 D, VOCAB = 48, 320
 DENSE = FeedForward(d_ff=100)
 GROUPED = Attention(n_heads=6, n_kv_heads=2, head_dim=8)
@@ -82,8 +82,7 @@ def assert_equal(counted: Counted) -> None:
         assert sum(flops for _, flops in phase.parts) == phase.flops_counted
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("n_tokens", [1, 2, 7, 8, 9, 33])
+@pytest.mark.parametrize(("n_tokens", "batch"), [(1, 1), (2, 3), (7, 3), (8, 1), (9, 3), (33, 1)])
 @pytest.mark.parametrize("kind", SHAPES)
 def test_counted_equals_exact(kind: str, n_tokens: int, batch: int) -> None:
     """The window is 8: below, at and above it."""
@@ -177,19 +176,8 @@ def test_no_refusal_comes_too_late(kind: str) -> None:
     assert_equal(count(SHAPES[kind], n_tokens=64, batch=batch))
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "core", "count", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-
-
 def test_the_command_prints_its_json() -> None:
-    done = command("--model", "smollm2", "--context", "100", "--batch", "2", "--json")
+    done = started("count", "--model", "smollm2", "--context", "100", "--batch", "2", "--json")
     assert done.returncode == 0 and done.stderr == "", done.stderr
     record: dict[str, Any] = json.loads(done.stdout)
     shape = catalogue.shape("smollm2")
@@ -216,7 +204,7 @@ def test_the_command_reads_a_config_and_prints_a_table(tmp_path: Path) -> None:
         "max_position_embeddings": 512,
     }
     config.write_text(json.dumps(settings), encoding="utf-8")
-    done = command("--config", str(config), "--context", "10")
+    done = called("count", "--config", str(config), "--context", "10")
     assert done.returncode == 0 and done.stderr == "", done.stderr
     exact = 2 * 2 * (4 * 64 * 64 + 3 * 64 * 128) + 2 * 4 * 10 * 64 + 2 * 300 * 64
     (decode,) = (line for line in done.stdout.splitlines() if line.startswith("decode"))
@@ -240,7 +228,7 @@ def test_the_command_reads_a_config_and_prints_a_table(tmp_path: Path) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_refusal_is_one_sentence(arguments: list[str], named: str) -> None:
-    done = command(*arguments)
+    done = called("count", *arguments)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and named in done.stderr
     assert "Traceback" not in done.stderr
