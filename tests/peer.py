@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import gguf
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -30,12 +33,15 @@ def load_gguf(file: Path) -> PreTrainedModel:
     """What transformers' own GGUF reader makes of the file, in fp32.
 
     The public way, `from_pretrained(folder, gguf_file=name)`, reads with this same function but insists on the
-    accelerate package, which nothing else here needs.
+    accelerate package, which nothing else here needs. It opens the file twice and makes its table of names for each
+    module anew, half a minute of the processor: here once, as the answers are always the same.
     """
-    described = load_gguf_checkpoint(str(file))["config"]
-    config = AutoConfig.for_model(**described)
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    tensors = load_gguf_checkpoint(str(file), return_tensors=True, model_to_load=model)["tensors"]
+    once = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with patch.multiple(gguf, **once):
+        described = load_gguf_checkpoint(str(file))["config"]
+        config = AutoConfig.for_model(**described)
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+        tensors = load_gguf_checkpoint(str(file), return_tensors=True, model_to_load=model)["tensors"]
     missing, unexpected = model.load_state_dict(tensors, strict=False, assign=True)
     model.tie_weights()
     assert not unexpected and set(missing) <= ({"lm_head.weight"} if config.tie_word_embeddings else set())

@@ -115,13 +115,15 @@ def test_greedy_is_plain_decoding(
     endless: LanguageModel, plain: dict[str, list[int]], name: DrafterName, gamma: int
 ) -> None:
     n_accepted = 0
-    for prompt, written in plain.items():
+    # A draft of layers costs a pass a token: each gamma has a third of the prompts, and each prompt three gammas.
+    chosen = list(plain.items())[gamma % 3 :: 3] if name == "layers" else list(plain.items())
+    for prompt, written in chosen:
         ids = endless.prompt_ids(prompt)
         passes = speculatively(endless, ids, a_drafter(name, endless, ids), gamma, N_NEW)
         assert tokens(passes) == written, prompt
         n_accepted += sum(done.n_accepted for done in passes)
         assert all(len(done.drafted_ids) <= gamma for done in passes)
-    assert n_accepted > len(PROMPTS)
+    assert n_accepted > len(chosen)
 
 
 @pytest.mark.parametrize(("name", "gamma"), [("lookup", 1), ("lookup", 4), ("lookup", 8), ("layers", 3)])
