@@ -14,7 +14,7 @@ from tests.browser.visitor import PAGE_1, PATIENCE_MS, Visitor
 from tests.statuses import alone
 
 LINE, VIEW = ".tbt-batch-line", ".tbt-batch-body"
-# When the page asks, in seconds of its own clock: however late the test hears of it, and answers.
+# When the page asks from now on, in seconds of its own clock: however late the test hears of it, and answers.
 CLOCK = """{
   const ask = window.fetch;
   window.asked = [];
@@ -33,9 +33,9 @@ class Fake:
     visitor: Visitor
     made: Made | None = alone
     tag: str = ""
+    n_answered: int = 0
 
     def __post_init__(self) -> None:
-        self.page.add_init_script(CLOCK)
         self.page.route("**/api/batch", self._answer)
 
     @property
@@ -47,6 +47,7 @@ class Fake:
         self.page.goto(f"{self.visitor.address}{PAGE_1}?model=tiny&{query}")
         self.visitor.on_stage()
         self.page.wait_for_selector(".tbt-batch[data-tag]")
+        self.page.evaluate(CLOCK)
         self.tag = self.page.locator(".tbt-batch").get_attribute("data-tag") or ""
         return self
 
@@ -69,12 +70,12 @@ class Fake:
 
     @property
     def asked(self) -> list[float]:
-        """When the page has asked so far."""
+        """When the page has asked since it was open."""
         times: list[float] = self.page.evaluate("window.asked")
         return times
 
     def asks(self, times: int) -> list[float]:
-        """Waits until the page has asked so often in all; the seconds from each time to the next."""
+        """Waits until the page has asked so often since it was open; the seconds from each time to the next."""
         self.page.wait_for_function("times => window.asked.length >= times", arg=times, timeout=PATIENCE_MS)
         return [later - earlier for earlier, later in pairwise(self.asked)]
 
@@ -83,6 +84,7 @@ class Fake:
         return self.page.locator(LINE).inner_text()
 
     def _answer(self, route: Route) -> None:
+        self.n_answered += 1
         if self.made is None:
             route.fulfill(status=503, json={"error": "not now"})
         else:

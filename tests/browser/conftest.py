@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from pages.shared.bundle import bundle
 from tests.browser.server import Server, serving
+from tests.browser.tabs import Tabs
 from tests.browser.visitor import CHROMIUM_FLAGS, Visitor, executable
 
 OpenTab = Callable[..., Visitor]
@@ -59,13 +60,21 @@ def module(server: Server, chromium: Browser) -> Iterator[Callable[..., Any]]:
     page.close()
 
 
+@pytest.fixture(scope="session")
+def tabs(server: Server, chromium: Browser) -> Tabs:
+    return Tabs(chromium, server.address)
+
+
 @pytest.fixture
-def visit(server: Server, chromium: Browser) -> Iterator[OpenTab]:
+def visit(server: Server, tabs: Tabs) -> Iterator[OpenTab]:
     """Opens tabs: `visit(locale="zh-CN", width=390, dark=True)`; `visit(beside=other)` in the window of another.
 
-    At the end none of them may have had a problem: an error on the console or in a script, a request to elsewhere.
+    `visit(fresh=True)` opens one that nobody had before. At the end none of them may have had a problem: an error on
+    the console or in a script, a request to elsewhere.
     """
     visitors: list[Visitor] = []
+    lent: list[tuple[Page, str]] = []
+    own: list[Page] = []
 
     def tab(
         locale: str = "en-US",
@@ -74,23 +83,29 @@ def visit(server: Server, chromium: Browser) -> Iterator[OpenTab]:
         *,
         dark: bool = False,
         still: bool = True,
+        fresh: bool = False,
         beside: Visitor | None = None,
     ) -> Visitor:
-        context = (
-            beside.page.context
-            if beside
-            else chromium.new_context(
-                viewport={"width": width, "height": height},
-                locale=locale,
-                color_scheme="dark" if dark else "light",
-                reduced_motion="reduce" if still else "no-preference",  # still: every step is shown whole, at once
-            )
-        )
-        visitors.append(Visitor(context.new_page(), server.address))
+        look: dict[str, Any] = {
+            "viewport": {"width": width, "height": height},
+            "color_scheme": "dark" if dark else "light",
+            "reduced_motion": "reduce" if still else "no-preference",  # still: every step is shown whole, at once
+        }
+        if beside:
+            page = beside.page.context.new_page()
+        elif fresh:
+            page = tabs.fresh(locale, **look)
+            own.append(page)
+        else:
+            page = tabs.lend(locale, **look)
+            lent.append((page, locale))
+        visitors.append(Visitor(page, server.address))
         return visitors[-1]
 
     yield tab
-    problems = [problem for visitor in visitors for problem in visitor.problems]
-    for context in {visitor.page.context for visitor in visitors}:
-        context.close()
+    problems = [problem for visitor in visitors for problem in visitor.leave()]
+    for page in own:
+        page.context.close()
+    for page, locale in lent:
+        tabs.take_back(page, locale)
     assert not problems

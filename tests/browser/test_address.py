@@ -49,7 +49,7 @@ CHANGED = (PAGE, {"lang": "en", "temp": "0.7", "topp": "0.9", "seed": "77"})
 
 
 def test_back_leaves_the_page_and_forward_finds_the_visitors_values(visit: Any) -> None:
-    visitor = on_home(visit().open("/"))
+    visitor = on_home(visit(fresh=True).open("/"))
     visitor.page.locator(".st-key-path a").first.click()
     on_page_1(visitor)
     steps = visitor.page.evaluate("history.length")
@@ -66,7 +66,7 @@ def test_back_leaves_the_page_and_forward_finds_the_visitors_values(visit: Any) 
 
 @pytest.mark.parametrize("path", ["/", PAGE, f"{PAGE}?seed=nonsense", f"{PAGE}?lang=en&seed=3"])
 def test_an_arrival_is_one_step_of_the_history(visit: Any, path: str) -> None:
-    visitor = visit().open(path)
+    visitor = visit(fresh=True).open(path)
     visitor.page.wait_for_function("location.search.includes('lang=en')")
     assert visitor.at_rest().page.evaluate("history.length") == 2  # the empty tab, and the page
     assert address(visitor)[1] == ({"lang": "en", "seed": "3"} if "seed=3" in path else {"lang": "en"})

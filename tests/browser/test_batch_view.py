@@ -158,7 +158,7 @@ def test_it_asks_while_it_is_seen_and_never_otherwise(visit: Any) -> None:
 def test_out_of_sight_it_does_not_ask(visit: Any) -> None:
     fake = Fake(visit(height=240)).open()
     fake.page.wait_for_timeout(1000)
-    assert fake.asked == []
+    assert fake.n_answered == 0
     fake.page.locator(LINE).scroll_into_view_if_needed()
     fake.says(ALONE["en"])
 

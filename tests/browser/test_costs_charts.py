@@ -191,7 +191,7 @@ def test_every_figure_opens_with_its_formula_and_its_exact_value(visit: Any) -> 
 
 
 def test_one_question_a_route_is_under_way_and_the_newest_is_answered(visit: Any) -> None:
-    tab: Visitor = visit()
+    tab: Visitor = visit(fresh=True)
     tab.page.add_init_script(SLOW)
     visitor = open_costs(tab, lang="en")
     grab(visitor.page, "context", 0.5)
@@ -215,7 +215,7 @@ def test_one_question_a_route_is_under_way_and_the_newest_is_answered(visit: Any
 
 
 def test_dials_move_while_the_charts_library_is_still_on_its_way(visit: Any) -> None:
-    visitor: Visitor = visit()
+    visitor: Visitor = visit(fresh=True)
     held: list[Route] = []
     visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
     visitor.page.goto(f"{visitor.address}/kv_cache?lang=en")

@@ -79,7 +79,7 @@ def test_a_pause_holds_the_run_and_play_goes_on_to_the_end(visit: Any, model: st
 def test_two_reloads_in_a_row_find_the_run(visit: Any) -> None:
     """The second comes when the first has drawn the stage, but has not been answered yet."""
     truth = truth_of(*JOURNEYS[0])
-    visitor = visit(height=TALL).open_stage(model="tiny", lang="en", prompt=JOURNEYS[0][1], max=MAX_NEW)
+    visitor = visit(height=TALL, fresh=True).open_stage(model="tiny", lang="en", prompt=JOURNEYS[0][1], max=MAX_NEW)
     visitor.press("prefill", 1).press("decode", 2)
     visitor.page.add_init_script(
         """new MutationObserver((changes, observer) => {

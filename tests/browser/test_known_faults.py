@@ -87,7 +87,7 @@ def test_c07_the_picture_stays_the_same_element_of_the_same_size(visit: Any) -> 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_c11_nothing_comes_from_outside_and_fonts_are_there(visit: Any, language: str) -> None:
     """Whatever asks another machine is refused here, and would be noted by `visit` as a problem."""
-    visitor: Visitor = visit(locale="zh-CN" if language == "zh" else "en-US")
+    visitor: Visitor = visit(locale="zh-CN" if language == "zh" else "en-US", fresh=True)
     visitor.page.context.route(lambda url: not url.startswith(visitor.address), lambda route: route.abort())
     visitor.open(f"/?lang={language}").open_stage(**TINY | {"lang": language}).press("prefill", 1)
     visitor.page.locator(".tbt-table .tbt-open").first.click()

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Request
 
 PAGE_1 = "/prefill_and_decode"
 AT_REST = "[data-testid='stApp'][data-test-connection-state='CONNECTED'][data-test-script-state='notRunning']"
@@ -76,8 +76,15 @@ class Visitor:
 
     def __post_init__(self) -> None:
         self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("pageerror", self._broke)
         self.page.on("request", self._asked)
+
+    def leave(self) -> list[str]:
+        """Listens no more. Returns what went wrong."""
+        self.page.remove_listener("console", self._heard)
+        self.page.remove_listener("pageerror", self._broke)
+        self.page.remove_listener("request", self._asked)
+        return self.problems
 
     def open(self, path: str = "/") -> Visitor:
         self.page.goto(self.address + path)
@@ -202,6 +209,9 @@ class Visitor:
         # Streamlit looks for its own endpoints below the page's path first; on a deep link these are not there.
         if message.type == "error" and "/_stcore/" not in message.location.get("url", ""):
             self.problems.append(message.text)
+
+    def _broke(self, error: Error) -> None:
+        self.problems.append(str(error))
 
     def _asked(self, request: Request) -> None:
         own = (self.address, self.address.replace("http", "ws"), "data:", "blob:")
