@@ -265,21 +265,36 @@ def test_a_chromium_that_does_not_start_is_passed_over(only_on_path: Path, monke
 
 @pytest.mark.parametrize(
     ("browser", "failing", "status"),
-    [("/x/chromium", "", 0), ("/x/chromium", "ruff", 2), ("/x/chromium", "pytest", 1), ("", "", 2)],
+    [
+        ("/x/chromium", "", 0),
+        ("/x/chromium", "ruff", 2),
+        ("/x/chromium", "mypy", 2),
+        ("/x/chromium", "pytest", 1),
+        ("", "", 2),
+    ],
 )
 def test_every_check_runs_whatever_the_others_say(
-    browser: str, failing: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: str,
+    failing: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     log = tmp_path / "log"
     python = executable(
         tmp_path / "python",
-        f'#!/bin/sh\necho "$TBT_CHROMIUM: $@" >> "{log}"\n[ "$2" != "{failing}" ]\n',
+        f'#!/bin/sh\necho "$TBT_CHROMIUM: $@" >> "{log}"\necho $2 spoke\n[ "$2" != "{failing}" ]\n',
     )
     monkeypatch.setattr(chromium, "find_or_install", lambda _: browser)
     assert checks.check(python, tmp_path) == status
     ran = log.read_text(encoding="utf-8").splitlines()
-    assert [line.split(" ")[2] for line in ran] == ["ruff", "ruff", "mypy", "pytest"]
-    assert ran[-1] == f"{browser}: -m {' '.join(checks.TESTS)}" + ("" if browser else " -m not browser")
+    assert [line.split(" ")[2] for line in ran[:2]] == ["ruff", "ruff"]
+    assert {line.split(" ")[2] for line in ran[2:]} == {"mypy", "pytest"} and len(ran) == 4
+    assert f"{browser}: -m {' '.join(checks.TESTS)}" + ("" if browser else " -m not browser") in ran
+    said = capfd.readouterr()
+    assert "mypy spoke" in said.out
+    assert (f"{failing} " in said.err) == (failing in ("ruff", "mypy")) if failing else "failed" not in said.err
 
 
 @pytest.mark.parametrize("status", [0, 2])
