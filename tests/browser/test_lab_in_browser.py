@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import TimeoutError
 
-from core.words import LANGUAGES, sentence
+from core.words import sentence
 from tests.browser.test_costs_axe import NOTHING, serious_by_width
-from tests.browser.visitor import PATIENCE_MS, Visitor
+from tests.browser.visitor import LOOKS, PATIENCE_MS, Visitor
 
 PLAN = "model=tiny&contexts=32,64,128,256&batches=1,2&repeats=3"
 MOST_PRESSES = 3
@@ -45,23 +44,16 @@ def handed_in(visitor: Visitor, report: Path) -> str:
     return report.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_sweep_runs_is_drawn_and_found_again(visit: Any, language: str, tmp_path: Path) -> None:
-    visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US"), language))
+@LOOKS
+def test_a_sweep_runs_is_drawn_and_found_again(visit: Any, language: str, dark: bool, tmp_path: Path) -> None:
+    visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), language))
     visitor.page.wait_for_selector(LATENCY)
     points = visitor.page.locator(f"{LATENCY} .point").count()
     assert points >= 8 and visitor.page.locator(f"{LATENCY} .main-svg").count()
+    assert serious_by_width(visitor) == NOTHING
     visitor.page.locator("[class*=st-key-lab_conclusion] textarea").fill("It grew by less than n did.")
     text = handed_in(visitor, tmp_path / "report.html")  # the button is pressed before the field was left
     assert sentence("report.title", language) in text and "It grew by less than n did." in text
     visitor.page.reload()
     visitor.page.wait_for_selector(LATENCY, timeout=PATIENCE_MS)
     assert visitor.page.locator(f"{LATENCY} .point").count() == points
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_nothing_serious(visit: Any, dark: bool) -> None:
-    language = LANGUAGES[dark]
-    visitor = swept(opened(visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark), language))
-    visitor.page.wait_for_selector(LATENCY)
-    assert serious_by_width(visitor) == NOTHING

@@ -10,14 +10,14 @@ import pytest
 from core.words import sentence
 from pages.shared.tools.race import DEFAULT_NEW
 from tests.browser.test_costs_axe import NOTHING, serious_by_width
-from tests.browser.visitor import PATIENCE_MS, Visitor
+from tests.browser.visitor import LOOKS, PATIENCE_MS, Visitor
 
 PROMPTS = {"en": "The sea is", "zh": "床前明月光，"}
 PANEL = ".st-key-tools"
 TAKEAWAY = f"{PANEL} .tbt-takeaway"
 
 
-def begun(visit: Any, tool: str, language: str, *, dark: bool = False) -> Visitor:
+def begun(visit: Any, tool: str, language: str, dark: bool) -> Visitor:
     """A visitor with three steps of a run, who follows a link to a tool."""
     visitor: Visitor = visit(locale="zh-CN" if language == "zh" else "en-US", dark=dark)
     visitor.open_stage(model="tiny", lang=language, prompt=PROMPTS[language], max=20, tool=tool)
@@ -98,18 +98,12 @@ SHOWS: dict[str, Callable[[Visitor, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@LOOKS
 @pytest.mark.parametrize("tool", SHOWS)
-def test_a_tool_is_used(visit: Any, tool: str, language: str) -> None:
-    visitor = measured(guess(begun(visit, tool, language)), tool)
+def test_a_tool_is_used_and_axe_finds_nothing_serious(visit: Any, tool: str, language: str, dark: bool) -> None:
+    visitor = measured(guess(begun(visit, tool, language, dark)), tool)
     SHOWS[tool](visitor, language)
+    assert serious_by_width(visitor) == NOTHING
     other = next(name for name in SHOWS if name != tool)
     visitor.page.locator(".st-key-tool button").nth(list(SHOWS).index(other)).click()
     visitor.address_says(tool=other)
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("tool", SHOWS)
-def test_axe_finds_nothing_serious_in_a_tool(visit: Any, tool: str, dark: bool) -> None:
-    visitor = measured(guess(begun(visit, tool, "zh" if dark else "en", dark=dark)), tool)
-    assert serious_by_width(visitor) == NOTHING
