@@ -92,7 +92,7 @@ def visit(server: Server, tabs: Tabs) -> Iterator[OpenTab]:
             "reduced_motion": "reduce" if still else "no-preference",  # still: every step is shown whole, at once
         }
         if beside:
-            page = beside.page.context.new_page()
+            page = tabs.beside(beside.page, **look)
         elif fresh:
             page = tabs.fresh(locale, **look)
             own.append(page)

@@ -40,9 +40,14 @@ class Tabs:
         page.goto(f"{self._address}/api/ready")  # an answer without scripts: nothing writes anything behind FORGET
         page.evaluate(FORGET)
         page.context.clear_cookies()
-        page.set_viewport_size(viewport)
-        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion, media="null")
+        _look(page, viewport, color_scheme, reduced_motion)
         return page
+
+    def beside(self, page: Page, viewport: Any, color_scheme: Any, reduced_motion: Any) -> Page:
+        """A new tab in the window of another."""
+        other = page.context.new_page()
+        _look(other, viewport, color_scheme, reduced_motion)
+        return other
 
     def take_back(self, page: Page, locale: str) -> None:
         """The visitor has left. Tabs that were opened beside theirs close."""
@@ -56,6 +61,11 @@ class Tabs:
         _as_it_came(page.context, page)
         page.goto("about:blank")
         self._resting[locale].append(page)
+
+
+def _look(page: Page, viewport: Any, color_scheme: Any, reduced_motion: Any) -> None:
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion, media="null")
 
 
 def _as_it_came(context: BrowserContext, page: Page) -> None:
