@@ -20,7 +20,7 @@ from tests.small_model import chi_square_deviations, probabilities, small_model
 
 PROMPT = [2, 5, 1, 0, 2, 5]
 N_NEW = 2
-N_SEEDS = 600
+N_SEEDS = 400
 FAR = 4.0
 """Standard deviations: chance alone goes so far once in 30,000 times. Seeds are fixed, so this never varies."""
 SETTINGS = (
