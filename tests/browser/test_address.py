@@ -64,7 +64,7 @@ def test_back_leaves_the_page_and_forward_finds_the_visitors_values(visit: Any) 
     assert [value(visitor, key) for key in ("seed", "temperature", "top_p")] == ["77", "0.70", "0.90"]
 
 
-@pytest.mark.parametrize("path", ["/", PAGE, f"{PAGE}?seed=nonsense", f"{PAGE}?lang=en&seed=3"])
+@pytest.mark.parametrize("path", ["/", f"{PAGE}?seed=nonsense", f"{PAGE}?lang=en&seed=3"])
 def test_an_arrival_is_one_step_of_the_history(visit: Any, path: str) -> None:
     visitor = visit(fresh=True).open(path)
     visitor.page.wait_for_function("location.search.includes('lang=en')")

@@ -26,6 +26,7 @@ from pages.shared.home.routes import MOST_WATCHING, live_routes
 from pages.shared.resources import shelf
 from pages.shared.shelf import Shelf
 from pages.shared.started import Started
+from tests.apart import apart
 
 PROMPT, MAX_NEW = "床前明月光，", 6
 QUICK = Pace(step=0.0, rest=0.2, stream=30.0, grace=0.05)
@@ -75,7 +76,7 @@ def without_times(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_watched_is_the_run(engine: Engine) -> None:
-    frames = asyncio.run(watch(live_run(engine)))
+    frames = apart(watch(live_run(engine)))
     model = shelf().ask("tiny").result()
     config = RunConfig(max_new=MAX_NEW, record=RecordConfig(kv_norms=True))
     alone = Run(model, model.prompt_ids(PROMPT), config)
@@ -105,7 +106,7 @@ def test_all_who_watch_see_the_same_and_who_comes_late_sees_all_of_it(engine: En
         late = await watch(run, run.number - 1, 7)  # of a run that is over: as good as nothing
         return await first, await second, late
 
-    first, second, late = asyncio.run(class_())
+    first, second, late = apart(class_())
     assert steps(first) == steps(second) == steps(late) and len(steps(first)) == MAX_NEW
     assert cells(first) == cells(second) == cells(late)
     assert late[0][0]["total"] >= 3 and late[0][0]["start"] == 0
@@ -118,7 +119,7 @@ def test_who_has_some_steps_gets_the_others(engine: Engine) -> None:
         run = live_run(engine)
         return await watch(run), await watch(run, run.number, 4)
 
-    all_, rest = asyncio.run(goes_on())
+    all_, rest = apart(goes_on())
     assert steps(rest) == steps(all_)[4:] and rest[0][0]["start"] == 4
     assert cells(all_).endswith(cells(rest))
 
@@ -135,7 +136,7 @@ def test_it_stops_when_nobody_watches_and_its_cache_goes(engine: Engine) -> None
         await until(lambda: not run.is_running)
         return run
 
-    run = asyncio.run(leaves())
+    run = apart(leaves())
     assert run.n_watching == 0
     engine.submit(gc.collect).result(10)
     assert engine.status().seats == () and engine.status().held_bytes == 0
@@ -149,7 +150,7 @@ def test_what_another_run_left_in_a_browser_is_nothing_of_this_one(engine: Engin
         await watch(before)
         return before.number, await watch(after, before.number, 4)
 
-    number, frames = asyncio.run(other())
+    number, frames = apart(other())
     assert frames[0][0]["start"] == 0 and frames[0][0]["run"] != number and len(steps(frames)) == MAX_NEW
 
 
@@ -166,7 +167,7 @@ def test_it_goes_on_from_stream_to_stream(engine: Engine) -> None:
                 have = frames[-1][0]["total"]
         return seen
 
-    seen = asyncio.run(streams())
+    seen = apart(streams())
     assert len(seen) > 1 and len(steps([frame for frames in seen for frame in frames])) == 12
     assert len({header["run"] for frames in seen for header, _ in frames}) == 1
 
@@ -179,7 +180,7 @@ def test_the_next_run_begins_after_the_rest(engine: Engine) -> None:
         await until(lambda: not run.is_running)
         return first, during, await watch(run, run.number, MAX_NEW)
 
-    first, during, second = asyncio.run(again())
+    first, during, second = apart(again())
     number = first[0][0]["run"]
     assert steps(during) == [] and during[0][0]["run"] == number and during[0][0]["again_s"] <= first[-1][0]["again_s"]
     assert {header["run"] for header, _ in second} == {number + 1} and second[0][0]["start"] == 0
@@ -198,7 +199,7 @@ def test_what_fails_is_a_sentence_and_is_tried_again(engine: Engine, monkeypatch
         await until(lambda: not run.is_running)
         return failed, await watch(run)
 
-    failed, after = asyncio.run(fails_once())
+    failed, after = apart(fails_once())
     (header, body), *more = failed
     assert not more and body == b"" and header["total"] == 0 and header["facts"] is None
     assert header["refused"] == {each: Refusal("engine.stopped").sentence(each) for each in ("zh", "en")}
@@ -213,7 +214,7 @@ def test_a_server_that_stops_lets_it_end(engine: Engine) -> None:
         await asyncio.to_thread(engine.stop)
         return await asyncio.wait_for(watched, 10)
 
-    assert asyncio.run(stops())
+    assert apart(stops())
 
 
 class Loading(Shelf):

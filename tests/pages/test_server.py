@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from streamlit import config
 
 import app
+from tests.apart import apart
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,9 +103,7 @@ def test_the_lifespan_yields_at_once_and_keeps_the_collector_out_of_the_way(monk
                     await asyncio.sleep(0.01)
 
     try:
-        # In a thread of its own: the browser tests keep a loop running in this one.
-        with ThreadPoolExecutor(1) as elsewhere:
-            elsewhere.submit(asyncio.run, live()).result()
+        apart(live())
     finally:
         gc.unfreeze()
         sys.setswitchinterval(switches_after)
