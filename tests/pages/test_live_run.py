@@ -217,6 +217,15 @@ def test_a_server_that_stops_lets_it_end(engine: Engine) -> None:
     assert apart(stops())
 
 
+def test_what_ends_it_is_one_line_of_the_log(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """No task is left whose error nobody has seen: the collector would speak of it later, wherever it then is."""
+    engine.stop()
+    assert apart(watch(live_run(engine, Pace(step=0.0, rest=0.1, stream=0.2, grace=0.05)))) == []
+    gc.collect()
+    assert caplog.messages == ["The home page's run has ended: the engine has stopped."]
+    assert [line.exc_info for line in caplog.records] == [None]
+
+
 class Loading(Shelf):
     """One that does not get on."""
 

@@ -7,6 +7,7 @@ packed once, in the stage's own format, however many watch.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from core.engine.run import Run
     from core.engine.trace import StepEvent, Trace
     from pages.shared.started import Started
+
+logger = logging.getLogger(__name__)
 
 TAG = "home"
 """Whose run it is, for the engine and for those who see its seat. The tag of a visitor is never a word."""
@@ -132,8 +135,13 @@ class LiveRun:
         if not self.n_watching and self._task is not None and self._over_at is None:
             self._task.cancel()
 
-    def _let_go(self, _: asyncio.Task[None]) -> None:
-        """Gives the run's memory back. Nothing but this object holds it: no frame of a task that was cancelled."""
+    def _let_go(self, task: asyncio.Task[None]) -> None:
+        """Gives the run's memory back. Nothing but this object holds it: no frame of a task that was cancelled.
+
+        What ended it otherwise (a server that stops takes no more steps) is one line of the log.
+        """
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("The home page's run has ended: %s.", error)
         if self._run is not None:
             self._run.interrupt()
         self._run = None
