@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from core.__main__ import main
 from core.estimate.accelerators import accelerators
 from core.estimate.catalogue import models
 from core.estimate.catalogue import shape as shape_named
@@ -21,9 +18,9 @@ from core.estimate.query import MOST_BATCH, MOST_CONTEXT, SHAPE, shape_numbers
 from core.words import LANGUAGES
 from pages.shared.bundle import bundle
 from pages.shared.charts import CHARTS
+from tests.command import called, started
 from tests.pages.asking import client, got
 
-ROOT = Path(__file__).resolve().parents[2]
 BURST, PATIENCE_S, MOST_BYTES, MOST_POINTS = 800, 60, 8192, 64
 FLAGS: tuple[dict[str, object], ...] = (
     {},
@@ -66,14 +63,14 @@ ABSURD = (
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def command() -> Callable[..., Any]:
     """What `python -m core estimate … --json` prints."""
 
     def printed(model: tuple[str, str], flags: dict[str, object]) -> Any:
         words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        monkeypatch.setattr(sys, "argv", ["core", "estimate", *model, *words, "--json"])
-        assert main() == 0
-        return json.loads(capsys.readouterr().out)
+        done = called("estimate", *model, *words, "--json")
+        assert done.returncode == 0
+        return json.loads(done.stdout)
 
     return printed
 
@@ -88,9 +85,9 @@ def test_every_accelerator_and_a_command_of_its_own_process(command: Any) -> Non
     for slug in accelerators():
         flags: dict[str, object] = {"accelerator": slug, "weight_dtype": "fp8"}
         assert got("/api/estimate", model="qwen3-8b", **flags) == command(("--model", "qwen3-8b"), flags)
-    line = [sys.executable, "-m", "core", "estimate", "--model", "deepseek-v3", "--json"]
-    printed = subprocess.run(line, cwd=ROOT, capture_output=True, check=True).stdout
-    assert json.loads(printed) == got("/api/estimate", model="deepseek-v3")
+    done = started("estimate", "--model", "deepseek-v3", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == got("/api/estimate", model="deepseek-v3")
 
 
 def test_a_shape_of_ones_own_is_the_config_with_these_numbers(command: Any, tmp_path: Path) -> None:
