@@ -103,8 +103,14 @@ export class Chart {
     if (this.coloured) drawSoon(this); // before that, what is being loaded will draw it
   }
 
+  /** It stands in another element now. */
+  arrive() {
+    if (this.isBehind) this.draw();
+  }
+
   async draw() {
-    if (!this.root.isConnected) return; // on its way to another element, which will show it anew
+    this.isBehind = !this.root.isConnected; // on its way to another element: it is drawn there
+    if (this.isBehind) return;
     const { data, layout } = this.coloured(this.figure);
     const turned = Object.entries(this.scales).filter(([axis, type]) => type !== layout[axis].type);
     const axes = Object.fromEntries(turned.map(([axis, type]) => [axis, { ...layout[axis], type, autorange: true, range: undefined }]));

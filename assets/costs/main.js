@@ -19,7 +19,7 @@ export async function show({ data, parentElement, setTriggerValue }) {
   feed?.take(data.feed);
   const part = shown.get(data.key) ?? new PARTS[data.kind](feed);
   shown.set(data.key, part);
-  part.home ??= new Home(part.root);
+  part.home ??= new Home(part.root, () => part.arrive?.());
   part.home.enter(parentElement);
   part.send = setTriggerValue;
   await part.take(data, t);

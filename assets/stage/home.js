@@ -5,8 +5,9 @@
 const MOMENT_MS = 1000;
 
 export class Home {
-  constructor(root) {
+  constructor(root, moved = () => {}) {
     this.root = root;
+    this.moved = moved; // called when it stands in another element
     this.parents = []; // who asks for it, the last one last
     this.focused = null; // what in it has the focus, which a browser takes from whatever is moved
     root.addEventListener('focusin', ({ target }) => { this.focused = target; });
@@ -34,5 +35,6 @@ export class Home {
     const { focused } = this;
     parent.replaceChildren(this.root);
     if (focused?.isConnected && document.activeElement === document.body) focused.focus({ preventScroll: true });
+    this.moved();
   }
 }

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, Route
 
 from core.estimate.estimate import estimate_json
 from core.words import sentence
+from pages.shared.bundle import bundle
 from pages.shared.charts import CHARTS, say_in
 from pages.shared.numbers import count
 from tests.browser.costs import (
@@ -58,6 +59,7 @@ SLOW = """
     }
   };
 """
+LEAVING_MS = 1500  # beyond the moment after which a part counts as gone that nobody asks for
 DRAWN = "(chart) => Number(chart.dataset.drawn)"
 
 
@@ -232,6 +234,39 @@ def test_dials_move_while_the_charts_library_is_still_on_its_way(visit: Any) -> 
     drawn(visitor).page.mouse.up()
     visitor.address_says(context=str(dialled(visitor)["context"])).at_rest()
     cards_are_cores(visitor)
+
+
+def test_a_page_used_before_the_charts_library_has_come_keeps_its_charts(visit: Any) -> None:
+    visitor: Visitor = visit(fresh=True)
+    held: list[Route] = []
+    visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
+    visitor.page.goto(f"{visitor.address}/kv_cache?lang=en")
+    visitor.page.wait_for_selector(".tbt-cards [data-figure=kv_bytes]", timeout=PATIENCE_MS)
+    switch_units(visitor.at_rest(), "GB", "decimal")  # the page runs again, and shows charts that wait already
+    for route in held:
+        route.continue_()
+    drawn(visitor).page.wait_for_timeout(LEAVING_MS)
+    cards_are_cores(visitor)
+
+
+def test_a_chart_that_hears_news_on_its_way_to_another_place_is_drawn_there(visit: Any) -> None:
+    visitor = open_costs(visit(), **CARD)
+    there = chart(visitor.page, "kv_against_context").element_handle()
+    before = there.evaluate(DRAWN)
+    drawn_away = there.evaluate(
+        f"""async (root, main) => {{
+          const part = Object.values((await import(main)).all()).find((one) => one.root === root);
+          const place = root.parentElement;
+          root.remove();
+          await part.draw();
+          const drawn = ({DRAWN})(root);
+          part.home.move(place);
+          return drawn;
+        }}""",
+        f"/{bundle().path}/costs/main.js",
+    )
+    assert drawn_away == before
+    becomes(visitor, lambda: {"again": there.evaluate(DRAWN) > before}, {"again": True})
 
 
 def moved(page: Page, times: dict[str, int]) -> dict[str, bool]:

@@ -112,6 +112,39 @@ def test_another_run_of_the_same_visit_begins_empty(module: Call) -> None:
     assert module("runs.js", body) == [0, 0, True, False]
 
 
+# What Streamlit does with an element: a call for every news, ended at once if it has been followed meanwhile.
+CALLS = """
+  const [parent, other] = [document.createElement('div'), document.createElement('div')];
+  const ended = [];
+  const opened = {};
+  const show = m.newestEnds(async ({ name }) => {
+    await new Promise((resolve) => { opened[name] = resolve; });
+    if (name === 'fails') throw new Error(name);
+    return name === 'empty' ? undefined : () => ended.push(name);
+  });
+  const call = (name, parentElement = parent) => show({ name, parentElement });
+"""
+
+
+def test_news_that_come_while_a_part_loads_do_not_end_it(module: Call) -> None:
+    body = f"""{CALLS} const [first, second, next] = [call('first'), call('second'), call('next', other)];
+      opened.second(); opened.first(); opened.next();
+      (await first)();
+      const [end, endOther] = [await second, await next];
+      const before = [...ended];
+      end(); endOther();
+      return [before, ended]"""
+    assert module("newest.js", body) == [[], ["second", "next"]]
+
+
+def test_a_call_that_shows_nothing_ends_nothing(module: Call) -> None:
+    body = f"""{CALLS} const [empty, fails] = [call('empty'), call('fails', other)];
+      opened.empty(); opened.fails();
+      (await empty)();
+      return [ended, await fails.catch((error) => error.message)]"""
+    assert module("newest.js", body) == [[], "fails"]
+
+
 PLACES = """
   const wrong = [];
   const say = (is, what, given) => is || wrong.length > 5 || wrong.push(`${what} at ${JSON.stringify(given)}`);
