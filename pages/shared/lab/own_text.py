@@ -34,13 +34,20 @@ class OwnText:
 def own_text(name: str) -> OwnText:
     """Draws the two fields; `name` tells those of one sweep from another's."""
     text: OwnText = st.session_state.setdefault(f"lab_text_{name}", OwnText())
+    _fields(name, text)
+    return text
+
+
+@st.fragment
+def _fields(name: str, text: OwnText) -> None:
+    """Runs by itself when one of them is left. A run of all around them would put new files behind the buttons, and
+    the press that made the visitor leave the field would ask for one that is there no more."""
     question, conclusion = f"lab_question_{name}", f"lab_conclusion_{name}"
 
     def heard() -> None:
-        """Called before the page is drawn, which takes longer than a file should wait."""
+        """Called before anything is drawn, which takes longer than a file should wait."""
         text.question, text.conclusion = (st.session_state.get(key) or "" for key in (question, conclusion))
 
     st.text_input(t("lab.question"), max_chars=LONGEST_QUESTION, key=question, persist_state="session", on_change=heard)
     st.text_area(t("lab.conclusion"), max_chars=LONGEST_TEXT, key=conclusion, persist_state="session", on_change=heard)
     heard()
-    return text
