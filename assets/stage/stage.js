@@ -19,6 +19,7 @@ const DOUBLE_CLICK_MS = 250;
 const ORPHAN_MS = 2000;
 const TEXTS_MS = 90;
 const PROMPT = '.st-key-prompt textarea';
+const MOST_EMPTY = 5; // then playing is over
 const STEP_MS = 1100; // how long one step by hand is shown
 
 export class Stage {
@@ -30,6 +31,8 @@ export class Stage {
     this.asking = new Asking(this);
     this.selected = null; // the position chosen in the strip; null: the newest
     this.playing = false;
+    this.nEmpty = 0; // streams in a row that brought no step
+    this.streamedTo = -1;
     this.timeline = new Timeline();
     this.player = new Player({
       take: (bytes) => this.takeStep(bytes),
@@ -226,6 +229,7 @@ export class Stage {
   /** Plays what there is from the moment shown, then what the engine makes; a finished run from its beginning. */
   play() {
     this.playing = true;
+    this.nEmpty = 0;
     this.streamedTo = -1;
     const { timeline } = this;
     const isAtEnd = timeline.at === timeline.total;
@@ -258,11 +262,13 @@ export class Stage {
 
   /**
    * A stream has come to its end: the page says what can be done now. What ended it may be no more than an event that was
-   * sent twice, so playing goes on if it can; not a second time without a step.
+   * sent twice, as happens several times in a row on a line that comes back; so playing goes on if it can, but not for ever.
    */
   streamed() {
-    this.playing &&= this.record.steps.length > this.streamedTo;
-    this.streamedTo = this.record.steps.length;
+    const { length } = this.record.steps;
+    this.nEmpty = length > this.streamedTo ? 0 : this.nEmpty + 1;
+    this.streamedTo = length;
+    this.playing &&= this.nEmpty < MOST_EMPTY;
     this.ask('look', { force: true });
   }
 

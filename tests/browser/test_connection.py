@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.server import Server
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import PATIENCE_MS, Visitor
 
 
 class Line:
@@ -80,3 +80,20 @@ def test_play_goes_on_after_five_seconds_without_a_connection(line: Line, chromi
     ns = [int(row[4]) for row in visitor.screen()["ledger"]]
     assert ns == list(range(ns[0], ns[0] + len(ns)))  # no step is missing, none came twice
     context.close()
+
+
+@pytest.mark.parametrize(("n_empty", "goes_on"), [(3, True), (20, False)])
+def test_play_outlives_streams_that_end_without_a_step_but_not_for_ever(
+    visit: Any, n_empty: int, goes_on: bool
+) -> None:
+    """An event that was sent twice ends the stream that its first answer began; on a bad line that happens again."""
+    visitor: Visitor = visit().open_stage(model="tiny", lang="en", prompt="白日依山尽", max=1000, speed=8)
+    visitor.press("prefill", 1)
+    visitor.page.route("**/api/stage/play*", lambda route: route.fulfill(body=""), times=n_empty)
+    visitor.click("play")
+    if goes_on:
+        visitor.shows_more_than(3)
+    else:
+        visitor.page.wait_for_selector("[data-act=play][data-drawn^=pause]")
+        visitor.page.wait_for_selector("[data-act=play][data-drawn^=play]", timeout=PATIENCE_MS)
+        assert visitor.settled() == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import STAGE, Visitor
 
 PROMPT = "......"  # which the model goes on about for longer than about anything else we know: for half a minute here
 LONG = {"model": "tiny", "lang": "en", "prompt": PROMPT, "max": 1000, "speed": 8}
@@ -102,14 +102,15 @@ def test_many_changes_in_one_play_are_all_kept(playing: Visitor) -> None:
 
 def test_a_pause_takes_effect_within_one_step(playing: Visitor) -> None:
     """C05: of many tokens, those under way at the click are the last; and what was produced stays."""
-    at_click = playing.page.evaluate(
-        """() => {
-          const count = Number(document.querySelector('.tbt-stage').dataset.steps);
+    come = playing.page.evaluate(
+        f"""async () => {{
+          const stage = await ({STAGE})();
+          const come = stage.record.steps.length; // which the screen shows with its next frame
           document.querySelector('[data-act=play]').click();
-          return count;
-        }"""
+          return come;
+        }}"""
     )
-    assert playing.settled() <= at_click + 1
+    assert playing.settled() <= come + 2  # one that is being made, and one that is on its way here
     before = playing.screen()
     # Longer than three steps would take at this pace: nothing comes any more.
     playing.page.evaluate("new Promise((done) => setTimeout(done, 500))")

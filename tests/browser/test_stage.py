@@ -17,13 +17,9 @@ from pages.shared import wire
 from pages.shared.bundle import bundle
 from pages.shared.started import Started
 from pages.shared.visit import Visit
-from tests.browser.visitor import Visitor, asked_from_now
+from tests.browser.visitor import STAGE, Visitor, asked_from_now
 
 PROMPT = "白日依山尽"
-STAGE = """async () => {
-  const files = performance.getEntriesByType('resource').map((entry) => entry.name);
-  return (await import(files.find((name) => name.endsWith('/stage/main.js')))).all()[0];
-}"""
 # Notes with each frame of the screen the earliest moment shown from now on: a replay may be over before a test looks.
 WATCH = f"""async () => {{
   const stage = await ({STAGE})();

@@ -37,6 +37,11 @@ PATIENCE_MS = 60_000
 LOOKS = pytest.mark.parametrize(("language", "dark"), [("en", False), ("zh", True)], ids=["en, light", "zh, dark"])
 """Each language and each theme once: words do not depend on colours, nor colours on words."""
 
+# The page's stage itself.
+STAGE = """async () => {
+  const files = performance.getEntriesByType('resource').map((entry) => entry.name);
+  return (await import(files.find((name) => name.endsWith('/stage/main.js')))).all()[0];
+}"""
 # All that the stage shows, read in one moment.
 SCREEN = """() => {
   const stage = document.querySelector('.tbt-stage');
