@@ -217,12 +217,7 @@ def test_one_question_a_route_is_under_way_and_the_newest_is_answered(visit: Any
 
 
 def test_dials_move_while_the_charts_library_is_still_on_its_way(visit: Any) -> None:
-    visitor: Visitor = visit(fresh=True)
-    held: list[Route] = []
-    visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
-    visitor.page.goto(f"{visitor.address}/kv_cache?lang=en")
-    visitor.page.wait_for_selector(".tbt-cards [data-figure=kv_bytes]", timeout=PATIENCE_MS)
-    visitor.at_rest()
+    visitor, held = opened_without_library(visit)
     grab(visitor.page, "context", 0.5)
     for share in (0.6, 0.7):
         before = kv_text(visitor.page)
@@ -237,12 +232,8 @@ def test_dials_move_while_the_charts_library_is_still_on_its_way(visit: Any) -> 
 
 
 def test_a_page_used_before_the_charts_library_has_come_keeps_its_charts(visit: Any) -> None:
-    visitor: Visitor = visit(fresh=True)
-    held: list[Route] = []
-    visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
-    visitor.page.goto(f"{visitor.address}/kv_cache?lang=en")
-    visitor.page.wait_for_selector(".tbt-cards [data-figure=kv_bytes]", timeout=PATIENCE_MS)
-    switch_units(visitor.at_rest(), "GB", "decimal")  # the page runs again, and shows charts that wait already
+    visitor, held = opened_without_library(visit)
+    switch_units(visitor, "GB", "decimal")  # the page runs again, and shows charts that wait already
     for route in held:
         route.continue_()
     drawn(visitor).page.wait_for_timeout(LEAVING_MS)
@@ -267,6 +258,16 @@ def test_a_chart_that_hears_news_on_its_way_to_another_place_is_drawn_there(visi
     )
     assert drawn_away == before
     becomes(visitor, lambda: {"again": there.evaluate(DRAWN) > before}, {"again": True})
+
+
+def opened_without_library(visit: Any) -> tuple[Visitor, list[Route]]:
+    """The page as it stands while plotly is still on its way, and what is waited for."""
+    visitor: Visitor = visit(fresh=True)
+    held: list[Route] = []
+    visitor.page.route("**/plotly.min.js", lambda route: held.append(route))
+    visitor.page.goto(f"{visitor.address}/kv_cache?lang=en")
+    visitor.page.wait_for_selector(".tbt-cards [data-figure=kv_bytes]", timeout=PATIENCE_MS)
+    return visitor.at_rest(), held
 
 
 def moved(page: Page, times: dict[str, int]) -> dict[str, bool]:
