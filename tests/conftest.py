@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from core.engine import exclusive
 from core.model.load import LanguageModel, load_model, smollm2_file
 
 # One core for the model, here and in the servers that tests start: two threads of torch wait for each other at every
@@ -61,6 +63,16 @@ class Sharing(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing:
     return Sharing(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet_machine() -> Iterator[None]:
+    """Nothing else uses the cores, as far as measurements in the tests' own processes can see: what else this machine
+    does decides neither how often a point is measured nor how long a test takes. Who tests what others use says what.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exclusive, "used_by_others", lambda: 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")

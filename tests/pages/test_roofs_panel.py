@@ -31,7 +31,7 @@ from pages.shared.time.machine import measured_steps
 from pages.shared.time.roofs_job import RoofsJob
 from pages.shared.time.roofs_tables import intensity
 from pages.shared.visit import Visit
-from tests.engines import PATIENCE, others_use
+from tests.engines import PATIENCE
 from tests.roofs import FakeRunner, roofs_here
 
 N_NEW = 9
@@ -45,10 +45,9 @@ def _panel() -> None:
 
 @pytest.fixture(autouse=True)
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RoofsJob]:
-    """A server on which nothing was measured, and whose cores are quiet."""
+    """A server on which nothing was measured."""
     monkeypatch.setenv("TBT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(kept, "_unwritten", {})
-    others_use(monkeypatch)
     job = RoofsJob()
     monkeypatch.setattr(panel_module, "ROOFS_JOB", job)
     yield job

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.engine.exclusive import Point
 from core.estimate.accelerators import accelerator_named
@@ -46,8 +45,7 @@ def test_up_to_the_context_limit(tiny_f32: LanguageModel) -> None:
     assert thought.result.seconds == sum(step.seconds for step in steps)
 
 
-def test_in_the_exclusive_slot(tiny_f32: LanguageModel, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: 0.0)
+def test_in_the_exclusive_slot(tiny_f32: LanguageModel, engine: Engine) -> None:
     thought = LongThought(tiny_f32, tiny_f32.prompt_ids("The sea"), 20)
     seen: list[int] = []
     measurement = thought.measurement(lambda result: seen.append(len(result.steps)))

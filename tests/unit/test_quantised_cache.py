@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.estimate.kv import kv_bytes
 from core.estimate.quantised import CacheScheme, quantised_kv_bytes
@@ -197,8 +196,7 @@ def engine() -> Iterator[Engine]:
     engine.stop()
 
 
-def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: 0.0)
+def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine) -> None:
     made = QuantisedCacheExperiment(model, CacheScheme(8), Asked(random_ids(9), 3, random_ids(20)))
     assert made.result.compared.tokens == () and made.result.compared.kv_bytes == (0, 0) == made.result.kv_bytes_formula
     engine.measure(made.measurement()).future.result(PATIENCE)

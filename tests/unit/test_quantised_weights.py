@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.estimate.dtypes import DTYPES, Dtype, WeightDtypes
 from core.estimate.quantised import INT8_ROWS, Scheme, quantised_weight_bytes
@@ -180,9 +179,8 @@ def engine() -> Iterator[Engine]:
     engine.stop()
 
 
-def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine) -> None:
     """The result can be read at any time; behind the end only the record is left."""
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: 0.0)
     experiment = QuantisedWeightsExperiment(model, INT8_ROWS, Asked(random_ids(9), 3, random_ids(20)))
     assert experiment.result.weight_bytes is None and experiment.result.compared.tokens == ()
     measurement = experiment.measurement()

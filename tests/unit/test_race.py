@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.engine.steps import generate
 from core.estimate.accelerators import accelerator_named
@@ -93,8 +92,7 @@ def test_long_steps_are_cut_into_points(model: LanguageModel, monkeypatch: pytes
     assert cut.result.flops.recomputed < whole.result.flops.recomputed  # a chunk skips the square's upper part
 
 
-def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: 0.0)
+def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine) -> None:
     race = Race(model, random_ids(9), 4)
     seen: list[int] = []
     engine.measure(race.measurement(lambda result: seen.append(len(result.steps)))).future.result(PATIENCE)

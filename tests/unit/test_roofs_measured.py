@@ -265,7 +265,6 @@ def test_the_cores_of_a_process_are_counted_while_it_lives_and_when_it_has_ended
 
 
 def test_a_point_that_is_not_ready_is_asked_again_and_others_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    others_use(monkeypatch)
     monkeypatch.setattr(exclusive_module, "OTHERS_SECONDS", PATIENCE)
     slot, calls = ExclusiveSlot(Residents(lambda: 0)), list[int]()
 

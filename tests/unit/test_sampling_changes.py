@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.engine.recorder import RecordConfig
 from core.engine.steps import generate
@@ -94,8 +93,7 @@ def engine() -> Iterator[Engine]:
     engine.stop()
 
 
-def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: 0.0)
+def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine) -> None:
     experiment = SamplingExperiment(model, random_ids(9), 3, HOT)
     assert experiment.result.greedy == () and experiment.result.kv_bytes == (0, 0)
     assert experiment.result.pass_seconds == (0, 0)

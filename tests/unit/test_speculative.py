@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.engine import exclusive as exclusive_module
 from core.engine.engine import Engine
 from core.engine.exclusive import Point
 from core.engine.steps import generate
@@ -239,8 +238,7 @@ def test_up_to_the_very_end_of_the_context(model: LanguageModel) -> None:
         assert list(result.token_ids) == plainly(model, prompt, 100)
 
 
-def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_module, "used_by_others", lambda: 0.0)
+def test_in_the_exclusive_slot(model: LanguageModel, engine: Engine) -> None:
     seen: list[int] = []
     speculation = Speculation(model, random_ids(9), 8, gamma=2)
     measurement = speculation.measurement(lambda result: seen.append(len(result.token_ids)))
