@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from core.engine.status import Measuring
 from core.words import LANGUAGES
 from tests.browser.batch import LINE, VIEW, Fake
 from tests.browser.contrast import weak_texts
-from tests.browser.test_axe import COUNTS, sentence, still
-from tests.browser.visitor import LOOKS
+from tests.browser.test_costs_axe import NOTHING, serious_by_width
 from tests.statuses import alone, beside_home, forty, queued, seven
 
 MEASURING = Measuring(name="context", n_done=2, n_points=20, n_waiting=3)
@@ -48,19 +46,20 @@ TURN = """(state) => {
 }"""
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_line_says_what_is_going_on(visit: Any, language: str) -> None:
-    fake = Fake(visit()).open(f"lang={language}").says(ALONE[language])
+def test_the_line_says_what_is_going_on(visit: Any) -> None:
+    fake = Fake(visit()).open().says(ALONE["en"])
     box = fake.page.locator(".tbt-batch").bounding_box()
     assert box and box["y"] + box["height"] < 400  # far above the fold of 1440 × 900
-    fake.opened().shows(seven, SEVEN[language])
-    assert "32.3 MiB" in fake.line and "2.00 GiB" in fake.line
-    fake.shows(lambda tag: replace(seven(tag), measuring=MEASURING), MEASURED[language])
-    spoken = fake.page.locator(".tbt-batch [role=status]")
-    assert MEASURED[language] in spoken.inner_text()
-    fake.shows(seven, SEVEN[language])
-    assert spoken.inner_text() == ""  # what changes from second to second is not read aloud
-    fake.shows(queued, WAITS[language])
+    fake.opened()
+    for language in fake.visitor.in_each_look():
+        fake.shows(seven, SEVEN[language])
+        assert "32.3 MiB" in fake.line and "2.00 GiB" in fake.line
+        fake.shows(lambda tag: replace(seven(tag), measuring=MEASURING), MEASURED[language])
+        spoken = fake.page.locator(".tbt-batch [role=status]")
+        assert MEASURED[language] in spoken.inner_text()
+        fake.shows(seven, SEVEN[language])
+        assert spoken.inner_text() == ""  # what changes from second to second is not read aloud
+        fake.shows(queued, WAITS[language])
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -85,14 +84,14 @@ def test_rows_pictures_and_curves_show_the_same_engine(visit: Any, language: str
     assert sum("tbt-dot-decoding" in dot for dot in dots) == 5 and sum("tbt-dot-own" in dot for dot in dots) == 1
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_home_pages_run_is_nobody(visit: Any, language: str) -> None:
+def test_the_home_pages_run_is_nobody(visit: Any) -> None:
     """It shares the pass, which is said, and is not counted among the people."""
-    fake = Fake(visit()).open(f"lang={language}").opened().says(ALONE[language])
-    fake.shows(beside_home, BESIDE_HOME[language])
-    rows = fake.page.locator(".tbt-runs tbody tr")
-    assert rows.count() == 2 and fake.page.locator(".tbt-runs-own").count() == 1
-    assert {"en": "on the home page", "zh": "首页现场"}[language] in rows.last.inner_text()
+    fake = Fake(visit(), beside_home).open().opened()
+    for language in fake.visitor.in_each_look():
+        fake.says(BESIDE_HOME[language])
+        rows = fake.page.locator(".tbt-runs tbody tr")
+        assert rows.count() == 2 and fake.page.locator(".tbt-runs-own").count() == 1
+        assert {"en": "on the home page", "zh": "首页现场"}[language] in rows.last.inner_text()
 
 
 def test_units_and_language_change_at_once_and_the_view_stays_open(visit: Any) -> None:
@@ -175,14 +174,8 @@ def test_it_opens_by_keyboard_and_the_focus_stays(visit: Any) -> None:
     assert fake.page.evaluate("document.activeElement.className") == "tbt-runs-box"
 
 
-@LOOKS
-def test_axe_finds_nothing_serious(visit: Any, language: str, dark: bool) -> None:
-    fake = Fake(visit(dark=dark), seven).open(f"lang={language}").opened().says(SEVEN[language])
-    found: dict[int, list[str]] = {}
-    for width in (1440, 390):
-        fake.page.set_viewport_size({"width": width, "height": 900})
-        still(fake.visitor.at_rest())
-        violations = Axe().run(fake.page).response["violations"]
-        found[width] = [sentence(violation) for violation in violations if violation["impact"] in COUNTS]
-        found[width] += weak_texts(fake.page)
-    assert found == {1440: [], 390: []}
+def test_axe_finds_nothing_serious(visit: Any) -> None:
+    fake = Fake(visit(), seven).open().opened()
+    for language in fake.visitor.in_each_look():
+        fake.says(SEVEN[language])
+        assert serious_by_width(fake.visitor, lambda: weak_texts(fake.page)) == NOTHING

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from core.lab.sweep.plan import SweepPlan, SweepRow
 from core.lab.sweep.report import Prediction, SweepReport
 from core.words import sentence
 from pages.shared.lab.report import report_html
-from tests.browser.test_axe import COUNTS
-from tests.browser.test_axe import sentence as violation_sentence
+from tests.browser.test_axe import serious
 from tests.browser.visitor import LOOKS
 
 LANGUAGES = ("en", "zh")
@@ -107,8 +105,7 @@ def test_it_reads_on_the_screen(reader: Any, language: str) -> None:
 @LOOKS
 def test_it_is_accessible_and_follows_the_system(reader: Any, language: str, dark: bool) -> None:
     page = reader(REPORT, language, dark=dark)
-    found = Axe().run(page).response["violations"]
-    assert [violation_sentence(each) for each in found if each["impact"] in COUNTS] == []
+    assert serious(page) == []
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 23, 28)" if dark else "rgb(251, 250, 247)")
 

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from core.engine.saved_run import open_saved
 from core.words import sentence
-from tests.browser.test_axe import COUNTS
-from tests.browser.test_axe import sentence as violation_sentence
+from tests.browser.test_axe import serious
 from tests.browser.visitor import LOOKS, SCREEN, Visitor, asked_from_now
 
 PROMPT = "白日依山尽"
@@ -195,8 +193,7 @@ def test_the_exported_page_is_accessible_and_follows_the_system(
     visit: Any, reader: Any, tmp_path: Path, language: str, dark: bool
 ) -> None:
     page = reader(download(begun(visit, language, steps=3), "page", tmp_path), dark=dark)
-    found = Axe().run(page).response["violations"]
-    assert [violation_sentence(each) for each in found if each["impact"] in COUNTS] == []
+    assert serious(page) == []
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 23, 28)" if dark else "rgb(251, 250, 247)")
     page.emulate_media(color_scheme="light" if dark else "dark")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -209,6 +210,19 @@ class Visitor:
             "heading => document.querySelector('h1')?.innerText.includes(heading)", arg=heading, timeout=PATIENCE_MS
         )
         return self
+
+    def in_each_look(self) -> Iterator[str]:
+        """The page as it stands, opened in English and light; then the same in Chinese and dark. Yields the language.
+
+        Each language and each theme once: words do not depend on colours, nor colours on words.
+        """
+        yield "en"
+        self.page.emulate_media(color_scheme="dark")
+        self.page.set_viewport_size({"width": 1440, "height": 900})
+        self.page.locator(".st-key-language_switch").get_by_text("中文", exact=True).click()
+        self.page.wait_for_function("document.documentElement.lang.startsWith('zh')", timeout=PATIENCE_MS)
+        self.at_rest()
+        yield "zh"
 
     def _heard(self, message: ConsoleMessage) -> None:
         # Streamlit looks for its own endpoints below the page's path first; on a deep link these are not there.
