@@ -64,7 +64,7 @@ class Fake:
 
     def says(self, line: str) -> Fake:
         self.page.wait_for_function(
-            f"(line) => document.querySelector('{LINE}')?.textContent.includes(line)", arg=line, timeout=15_000
+            f"(line) => document.querySelector('{LINE}')?.textContent.includes(line)", arg=line, timeout=PATIENCE_MS
         )
         return self
 

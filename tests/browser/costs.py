@@ -24,7 +24,6 @@ KV_CACHE = "/kv_cache"
 DIALS = ("batch", "context", "n_layers", "n_heads", "n_kv_heads", "head_dim")
 SHAPE_DIALS = DIALS[2:]
 CARDS = ("kv_bytes", "kv_bytes_per_token", "weight_bytes", "fit.max_context", "fit.max_batch")
-SOON_S = 10  # until what is drawn after an answer is on the screen
 CHARTS_SHOWN = ("kv_against_context", "kv_against_batch", "kv_kinds")
 
 # The cards' figures with their exact value and formula, as texts; and what lies open to reading on the dials.
@@ -133,7 +132,7 @@ def points(data: list[dict[str, Any]]) -> list[list[Any]]:
 
 def becomes(visitor: Visitor, read: Callable[[], dict[str, Any]], expected: dict[str, Any]) -> Visitor:
     """Waits until what is read is what is expected; says what differs if it stays so."""
-    deadline = time.monotonic() + SOON_S
+    deadline = time.monotonic() + PATIENCE_MS / 1000
     while (there := read()) != expected and time.monotonic() < deadline:
         visitor.page.wait_for_timeout(50)
     differing = {name: (there.get(name), wanted) for name, wanted in expected.items() if there.get(name) != wanted}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,9 +40,7 @@ def serving(folder: Path, script: str = "app.py", *, fails: bool = False) -> Ite
 
     Its log, in `folder`, may hold no traceback, unless the app is one of a test's own that `fails`.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = folder / "log"
     place = (f"--server.port={port}", "--server.address=127.0.0.1")
     with log.open("w") as output:

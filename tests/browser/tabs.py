@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests.browser.visitor import PATIENCE_MS
+
 MOST_USES = 25
 """Then a tab makes room for a new one: what little each document leaves behind stays little."""
 FORGET = "() => { localStorage.clear(); sessionStorage.clear(); window.name = ''; }"
@@ -27,7 +29,9 @@ class Tabs:
 
     def fresh(self, locale: str, **look: Any) -> Page:
         """A tab in a window of its own, with a cache of its own."""
-        return self._chromium.new_context(locale=locale, **look).new_page()
+        context = self._chromium.new_context(locale=locale, **look)
+        context.set_default_timeout(PATIENCE_MS)
+        return context.new_page()
 
     def lend(self, locale: str, viewport: Any, color_scheme: Any, reduced_motion: Any) -> Page:
         """A tab that looks so and knows nothing of earlier visitors."""

@@ -27,6 +27,7 @@ from pages.shared.resources import shelf
 from pages.shared.shelf import Shelf
 from pages.shared.started import Started
 from tests.apart import apart
+from tests.engines import PATIENCE
 
 PROMPT, MAX_NEW = "床前明月光，", 6
 QUICK = Pace(step=0.0, rest=0.2, stream=30.0, grace=0.05)
@@ -138,7 +139,7 @@ def test_it_stops_when_nobody_watches_and_its_cache_goes(engine: Engine) -> None
 
     run = apart(leaves())
     assert run.n_watching == 0
-    engine.submit(gc.collect).result(10)
+    engine.submit(gc.collect).result(PATIENCE)
     assert engine.status().seats == () and engine.status().held_bytes == 0
 
 

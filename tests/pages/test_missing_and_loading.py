@@ -13,6 +13,7 @@ from core.refusal import Refusal
 from core.words import LANGUAGES, sentence
 from pages.shared import resources
 from pages.shared.shelf import Shelf, load_by_name
+from tests.engines import PATIENCE
 from tests.pages.screen import enabled, ledger, press, text
 
 OpenPage = Callable[..., AppTest]
@@ -47,7 +48,7 @@ def test_while_models_load_the_pages_say_so(open_page: OpenPage, with_loader: An
     leave = threading.Event()
 
     def load(name: str) -> Any:
-        assert leave.wait(30)
+        assert leave.wait(PATIENCE)
         return load_by_name("tiny")
 
     shelf = with_loader(load, [])
@@ -85,7 +86,7 @@ def test_an_operators_model_that_cannot_be_loaded_is_refused_by_name(open_page: 
     session = open_page("en")
     session.selectbox(key="model").set_value("mine.gguf").run()
     with pytest.raises(OSError):
-        shelf.ask("mine.gguf").result(10)
+        shelf.ask("mine.gguf").result(PATIENCE)
     session.run()
     assert sentence("pages.model_failed", "en", name="mine.gguf") in text(session) and "secret" not in text(session)
     assert not session.exception and "prefill" not in enabled(session)

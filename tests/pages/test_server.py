@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,8 @@ from streamlit import config
 
 import app
 from tests.apart import apart
+from tests.engines import PATIENCE
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,9 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @contextmanager
 def serving(*command: str) -> Iterator[str]:
     """Starts `python -m command` with {port} filled in; ends it by its process id."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     arguments = [sys.executable, "-m", *(part.replace("{port}", port) for part in command)]
     environment = {**os.environ, "TBT_DTYPE": "f32"}
     process = subprocess.Popen(
@@ -41,10 +40,10 @@ def serving(*command: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
-def answer(url: str, seconds: float = 60) -> tuple[int, bytes]:
+def answer(url: str, seconds: float = PATIENCE) -> tuple[int, bytes]:
     """Status and body, as soon as the server listens."""
     deadline = time.monotonic() + seconds
     while True:
@@ -81,7 +80,7 @@ def test_the_lifespan_yields_at_once_and_keeps_the_collector_out_of_the_way(monk
         stopped = started_at = 0.0
 
         def wait_until_started(self) -> None:
-            loaded.wait(20)
+            loaded.wait(PATIENCE)
 
         def stop(self) -> None:
             self.stopped = time.monotonic()

@@ -19,6 +19,7 @@ from pages.shared import stepping
 from pages.shared.resources import shelf
 from pages.shared.started import Slot, Started
 from pages.shared.visit import Visit
+from tests.engines import PATIENCE
 
 RECORD = RecordConfig(candidates=4, kv_norms=True, queries=True)
 
@@ -68,23 +69,23 @@ def test_who_waits_for_memory_is_told_their_place_and_comes_in_when_it_is_free(n
     visitors = [(Visit(), Slot()) for _ in range(3)]
     for visit, slot in visitors:
         visit.prefill(narrow, slot, started(), 0)
-    assert visitors[0][0].settle(10) and visitors[0][0].trace is not None
+    assert visitors[0][0].settle(PATIENCE) and visitors[0][0].trace is not None
     until(lambda: [narrow.place(v.under_way) if v.under_way else 0 for v, _ in visitors] == [0, 1, 2])
     assert [seat.place for seat in narrow.status().seats] == [0, 1, 2] and narrow.status().n_queued == 2
     assert [visit.activity for visit, _ in visitors] == ["", "waiting", "waiting"]
     visitors[1][0].reset(narrow, visitors[1][1])  # who gives up leaves the queue
-    assert visitors[1][0].settle(5)
+    assert visitors[1][0].settle(PATIENCE)
     visitors[0][1].release()  # and who leaves gives the memory back, without a word to the engine
-    assert visitors[2][0].settle(10) and visitors[2][0].trace is not None
+    assert visitors[2][0].settle(PATIENCE) and visitors[2][0].trace is not None
 
 
 def test_a_stream_that_waits_for_memory_ends_at_once_when_it_is_halted(narrow: Engine) -> None:
     (visit, slot), (other, other_slot) = (Visit(), Slot()), (Visit(), Slot())
     visit.prefill(narrow, slot, started(), 0)
-    assert visit.settle(5)
-    narrow.submit(lambda: narrow._residents.let_go(slot.run) if slot.run else None).result(5)
+    assert visit.settle(PATIENCE)
+    narrow.submit(lambda: narrow._residents.let_go(slot.run) if slot.run else None).result(PATIENCE)
     other.prefill(narrow, other_slot, started(), 0)
-    assert other.settle(5) and other.trace is not None
+    assert other.settle(PATIENCE) and other.trace is not None
     n_before = len(visit.trace.steps) if visit.trace else 0
     asked = visit.play_on(narrow, slot, visit.open_stream(visit.version))
     until(lambda: slot.run is not None and narrow.place(slot.run) == 1)
@@ -92,7 +93,7 @@ def test_a_stream_that_waits_for_memory_ends_at_once_when_it_is_halted(narrow: E
     assert asked.cancelled()  # the other one has the memory still: no step came that could have been waited for
     other_slot.release()
     visit.decode(narrow, slot, visit.version)  # the run itself is as it was
-    assert visit.settle(10) and visit.trace is not None and len(visit.trace.steps) == n_before + 1
+    assert visit.settle(PATIENCE) and visit.trace is not None and len(visit.trace.steps) == n_before + 1
 
 
 def test_a_run_whose_cache_was_dropped_goes_on_and_can_be_looked_at(engine: Engine) -> None:
@@ -102,33 +103,33 @@ def test_a_run_whose_cache_was_dropped_goes_on_and_can_be_looked_at(engine: Engi
         one.settle()
     for number in range(6):
         if number in (2, 4):
-            engine.submit(lambda: engine._residents.let_go(slot.run) if slot.run else None).result(5)
+            engine.submit(lambda: engine._residents.let_go(slot.run) if slot.run else None).result(PATIENCE)
             assert slot.run is not None and not slot.run.is_resident
         if number == 4:
-            looked = visit.look(engine, slot, lambda run: run.attention(1, 0, 0).weights.sum()).result(10)
+            looked = visit.look(engine, slot, lambda run: run.attention(1, 0, 0).weights.sum()).result(PATIENCE)
             assert looked == pytest.approx(1, abs=1e-4) and slot.run is not None and slot.run.is_resident
         for one, place in ((visit, slot), (straight, straight_slot)):
             one.decode(engine, place, one.version)
-            assert one.settle(10)
+            assert one.settle(PATIENCE)
     assert visit.trace is not None and straight.trace is not None
     assert visit.trace.output_ids == straight.trace.output_ids
     visit.step_back(engine, slot, visit.version)
-    assert visit.settle(10) and len(visit.trace.steps) == 6
+    assert visit.settle(PATIENCE) and len(visit.trace.steps) == 6
 
 
 def test_a_step_waits_for_one_point_of_a_measurement_at_most(engine: Engine) -> None:
     visit, slot = Visit(), Slot()
     visit.prefill(engine, slot, started(), 0)
-    assert visit.settle(5)
+    assert visit.settle(PATIENCE)
     alone, asked, served = threading.Event(), threading.Event(), threading.Event()
-    points = [lambda: (alone.set(), asked.wait(10)), lambda: served.wait(10), lambda: True]
+    points = [lambda: (alone.set(), asked.wait(PATIENCE)), lambda: served.wait(PATIENCE), lambda: True]
     measurement = engine.measure(Measurement("test", points))
-    assert alone.wait(5) and engine.is_measuring
+    assert alone.wait(PATIENCE) and engine.is_measuring
     visit.decode(engine, slot, visit.version)
     asked.set()
-    assert visit.settle(5), "it waits for the second point, which waits for it"
+    assert visit.settle(PATIENCE / 2), "it waits for the second point, which waits for it"
     served.set()
-    assert len(measurement.future.result(10)) == 3
+    assert len(measurement.future.result(PATIENCE)) == 3
 
 
 def test_the_page_says_why_a_step_waits(monkeypatch: pytest.MonkeyPatch) -> None:

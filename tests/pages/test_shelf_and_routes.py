@@ -15,7 +15,7 @@ from core.refusal import Refusal
 from pages.shared import resources, routes
 from pages.shared.bundle import bundle
 from pages.shared.shelf import Shelf, operator_models
-from tests.engines import wait_until
+from tests.engines import PATIENCE, wait_until
 
 
 class Loader:
@@ -28,7 +28,7 @@ class Loader:
 
     def __call__(self, name: str) -> Any:
         self.calls.append(name)
-        assert self.leave.wait(10)
+        assert self.leave.wait(PATIENCE)
         if name in self.missing:
             raise Refusal("engine.smollm2_missing")
         if name in self.broken:
@@ -54,7 +54,7 @@ def test_a_model_is_loaded_once_however_many_ask() -> None:
     loader.leave.set()
     for thread in threads:
         thread.join()
-    shelf.ask("mine").result(10)
+    shelf.ask("mine").result(PATIENCE)
     assert loader.calls == ["mine"]
     assert resources.shelf() is resources.shelf()
 
@@ -64,7 +64,7 @@ def test_a_server_that_stops_while_it_loads_leaves_nobody_waiting() -> None:
 
     def until_given_up(name: str) -> Any:
         calls.append(name)
-        wait_until(shelf.ask("tiny").cancelled, 5)
+        wait_until(shelf.ask("tiny").cancelled)
         return object()
 
     shelf = shelf_with(until_given_up)
@@ -73,7 +73,7 @@ def test_a_server_that_stops_while_it_loads_leaves_nobody_waiting() -> None:
     waiting = threading.Thread(target=shelf.wait_until_started, daemon=True)
     waiting.start()
     shelf.stop()
-    waiting.join(5)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive() and calls == ["smollm2"]
 
 

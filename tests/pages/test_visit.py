@@ -7,16 +7,19 @@ import threading
 import time
 import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from core.engine.engine import Engine
 from core.engine.run import RunConfig
 from core.model.load import LanguageModel
+from core.model.transformer import Transformer
 from pages.shared.keep import KEPT_SECONDS, MOST_LEFT, Keeper
 from pages.shared.resources import shelf
 from pages.shared.started import Slot, Started
 from pages.shared.visit import Visit
+from tests.engines import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def begun(engine: Engine, started: Started) -> tuple[Visit, Slot]:
 def test_clicks_meant_for_an_older_screen_do_nothing(engine: Engine, started: Started) -> None:
     visit, slot = begun(engine, started)
     busy = threading.Event()
-    engine.submit(lambda: busy.wait(5))
+    engine.submit(lambda: busy.wait(PATIENCE))
     for _ in range(3):  # all three come before the first is carried out
         visit.decode(engine, slot, seen=1)
     assert visit.is_busy
@@ -48,20 +51,29 @@ def test_clicks_meant_for_an_older_screen_do_nothing(engine: Engine, started: St
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_a_long_pass_can_be_ended(engine: Engine, started: Started, use_cache: bool) -> None:
+def test_a_long_pass_can_be_ended(
+    engine: Engine, started: Started, use_cache: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reset does not wait for a long prompt: the pass ends at its next layer, and the run is gone with its memory."""
     visit, slot = Visit(), Slot()
-    entered, leave = threading.Event(), threading.Event()
+    entered, layers, through_layer = threading.Event(), list[int](), Transformer.through_layer
+
+    def until_reset(transformer: Transformer, index: int, *more: Any) -> Any:
+        layers.append(index)
+        entered.set()
+        wait_until(lambda: visit.under_way is not None and visit.under_way.interrupted)
+        return through_layer(transformer, index, *more)
+
     long = Started(
         model=started.model, config=RunConfig(use_cache=use_cache), in_chat=False, prompt="床前明月光，" * 150
     )
-    engine.submit(lambda: (entered.set(), leave.wait(5)))
-    visit.prefill(engine, slot, long, visit.version)
-    assert entered.wait(5)
-    threading.Timer(0.05, leave.set).start()
-    began = time.monotonic()
-    visit.reset(engine, slot)
-    assert visit.settle(5) and time.monotonic() - began < 3
+    with monkeypatch.context() as patch:
+        patch.setattr(Transformer, "through_layer", until_reset)
+        visit.prefill(engine, slot, long, visit.version)
+        assert entered.wait(PATIENCE)
+        visit.reset(engine, slot)
+        assert visit.settle(PATIENCE)
+    assert max(layers) <= 1 < started.model.config.n_layers - 1
     assert visit.trace is None and slot.run is None and not visit.is_busy
     visit.prefill(engine, slot, started, visit.version)  # and a new run is possible
     assert visit.settle() and visit.trace is not None and len(visit.trace.steps) == 1
@@ -95,14 +107,14 @@ def test_the_work_of_those_who_left_ends(engine: Engine, started: Started) -> No
     """C15, and the engine: a closed tab in the middle of a long prompt keeps nobody else waiting."""
     keeper, visit, slot = Keeper(grace_seconds=0.05), Visit(), Slot()
     entered, leave = threading.Event(), threading.Event()
-    engine.submit(lambda: (entered.set(), leave.wait(5)))
+    engine.submit(lambda: (entered.set(), leave.wait(PATIENCE)))
     visit.prefill(engine, slot, replace(started, prompt="床前明月光，" * 150), visit.version)
-    assert entered.wait(5) and visit.activity == "waiting"
+    assert entered.wait(PATIENCE) and visit.activity == "waiting"
     keeper.hold(visit, slot, {})
     keeper.left(visit.key, slot)
     time.sleep(0.3)
     leave.set()
-    assert visit.settle(5) and visit.trace is None and slot.run is None
+    assert visit.settle(PATIENCE) and visit.trace is None and slot.run is None
     returned = Visit()
     away = Slot()
     keeper.hold(returned, away, {})
@@ -110,7 +122,7 @@ def test_the_work_of_those_who_left_ends(engine: Engine, started: Started) -> No
     assert keeper.claim(returned.key) is not None  # in time: its work goes on
     returned.prefill(engine, slot, started, returned.version)
     time.sleep(0.3)
-    assert returned.settle(5) and returned.trace is not None
+    assert returned.settle(PATIENCE) and returned.trace is not None
 
 
 def test_only_so_many_visits_are_kept(engine: Engine, started: Started) -> None:
@@ -141,7 +153,7 @@ def test_the_cache_goes_with_its_slot(engine: Engine, started: Started) -> None:
     visit, slot = begun(engine, started)
     assert slot.run is not None
     cache = weakref.ref(slot.run.cache)
-    engine.submit(lambda: None).result(5)  # its thread is through with the step, and holds nothing of it any more
+    engine.submit(lambda: None).result(PATIENCE)  # its thread is through with the step, and holds nothing of it
     slot.release()
     gc.collect()
     assert cache() is None and visit.trace is not None

@@ -27,6 +27,7 @@ from core.lab.remote.sweep import RemoteSweep
 from core.refusal import Refusal
 from tests.fake_openai import FakeOpenAI
 from tests.in_step import read_in_step
+from tests.ports import free_port
 
 N_NEW = 8
 CALM = Limits(first_pause_s=0.01, retries=2)
@@ -252,8 +253,7 @@ def test_the_cache_is_looked_at_while_all_write() -> None:
 
 
 def test_nobody_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     with ends_with(Kind.UNREACHABLE), RemoteSweep(address_of(url), Key(), plan(), CALM) as sweep:
         sweep.greet()
 

@@ -234,7 +234,7 @@ def test_twenty_visitors_who_do_anything_at_any_time(
         Interrupted,
         ZeroDivisionError,
     }
-    wait_until(lambda: engine.status().promised_bytes == 0, 5)
+    wait_until(lambda: engine.status().promised_bytes == 0)
     status = engine.status()
     assert not status.seats and status.held_bytes == 0 and not engine._scheduler.turns
     done = sum((visitor.done for visitor in visitors), Counter[str]())

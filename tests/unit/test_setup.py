@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tools import checks, chromium, environment, targets
 from tools.address import Address
 from tools.environment import APP, DEVELOPMENT, SMOLLM2, Environment
@@ -47,7 +48,9 @@ def venv_folders(root: Path) -> list[str]:
 
 def run_target(root: Path, target: str, **settings: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "tools/make.py", target]
-    return subprocess.run(command, cwd=root, env={**os.environ, **settings}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, cwd=root, env={**os.environ, **settings}, capture_output=True, text=True, timeout=300
+    )
 
 
 def assert_one_sentence(done: subprocess.CompletedProcess[str], *parts: str) -> None:
@@ -68,13 +71,6 @@ def listener() -> Iterator[socket.socket]:
 @pytest.fixture
 def taken_port(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 # --- the Python that make found
@@ -176,19 +172,21 @@ def test_a_new_environment_is_renamed_into_place_and_works(checkout: Path, monke
     assert not again.has(APP) and not again.has(DEVELOPMENT)
 
 
-def test_a_failed_install_leaves_nothing(checkout: Path, free_port: int) -> None:
+def test_a_failed_install_leaves_nothing(checkout: Path) -> None:
     (checkout / "requirements.txt").write_text("no-such-package-as-this==1\n", encoding="utf-8")
-    done = run_target(checkout, "run", PORT=str(free_port), PIP_NO_INDEX="1")
+    done = run_target(checkout, "run", PORT=str(free_port()), PIP_NO_INDEX="1")
     assert_one_sentence(done, "no-such-package-as-this==1")
     assert venv_folders(checkout) == []
 
 
-def test_an_interrupted_install_leaves_nothing(
-    checkout: Path, listener: socket.socket, taken_port: int, free_port: int
-) -> None:
+def test_an_interrupted_install_leaves_nothing(checkout: Path, listener: socket.socket, taken_port: int) -> None:
     """It comes while pip waits for an index that is silent."""
     (checkout / "requirements.txt").write_text("no-such-package-as-this==1\n", encoding="utf-8")
-    silent_index = {"PIP_INDEX_URL": f"http://127.0.0.1:{taken_port}", "PORT": str(free_port), "no_proxy": "127.0.0.1"}
+    silent_index = {
+        "PIP_INDEX_URL": f"http://127.0.0.1:{taken_port}",
+        "PORT": str(free_port()),
+        "no_proxy": "127.0.0.1",
+    }
     command = [sys.executable, "tools/make.py", "run"]
     listener.settimeout(120)
     with (
@@ -197,7 +195,7 @@ def test_an_interrupted_install_leaves_nothing(
     ):
         assert [name for name in venv_folders(checkout) if name.startswith(".venv.new-")]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 128 + signal.SIGTERM
+        assert process.wait(timeout=120) == 128 + signal.SIGTERM
     assert venv_folders(checkout) == []
 
 

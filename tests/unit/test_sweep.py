@@ -22,6 +22,7 @@ from core.lab.sweep.table import COLUMNS, SweepFile, read_sweep
 from core.model.kv_cache import BLOCK_TOKENS
 from core.model.load import LanguageModel
 from core.refusal import Refusal
+from tests.engines import PATIENCE
 
 MANY = 2**30
 # Around the ends of blocks of 64 positions, and beyond one chunk of a prefill.
@@ -183,7 +184,7 @@ def test_in_the_exclusive_slot_and_stopped(tiny_f32: LanguageModel) -> None:
         heard: list[SweepRow] = []
         sweep = Sweep(tiny_f32, PLAN, MANY)
         measurement = sweep.measurement(lambda one: (heard.append(one), measurement.cancel())[0])
-        worker.measure(measurement).future.result(60)
+        worker.measure(measurement).future.result(PATIENCE)
     finally:
         worker.stop()
     assert heard == sweep.rows and len(heard) == 1 and heard[0].spot == next(PLAN.spots())

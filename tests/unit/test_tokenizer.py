@@ -125,9 +125,9 @@ def test_ids_beyond_the_vocabulary(smollm2: Tokenizer, token_id: int) -> None:
 @pytest.mark.parametrize("unit", ["a", " ", "你好", "1", " \n", "The quick brown fox. ", "<|im_start|>"])
 def test_a_megabyte_does_not_hang(smollm2: Tokenizer, unit: str) -> None:
     text = unit * (1_000_000 // len(unit.encode()))
-    started = time.monotonic()
+    started = time.process_time()
     assert smollm2.encode(text)
-    assert time.monotonic() - started < 20  # a second or less on a quiet machine
+    assert time.process_time() - started < 20  # a second or less on most machines
 
 
 def test_half_a_surrogate_pair_is_a_replacement_mark(smollm2: Tokenizer) -> None:

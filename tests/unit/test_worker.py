@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future
 import pytest
 
 from core.engine.worker import Worker
-from tests.engines import wait_until
+from tests.engines import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_jobs_run_one_after_another_in_one_other_thread(worker: Worker) -> None:
         order.append(number)
         return threading.current_thread().name
 
-    names = {future.result(5) for future in [worker.submit(lambda n=n: job(n)) for n in range(20)]}
+    names = {future.result(PATIENCE) for future in [worker.submit(lambda n=n: job(n)) for n in range(20)]}
     assert order == [n for n in range(20) for _ in range(2)]
     assert len(names) == 1 and threading.current_thread().name not in names
 
@@ -38,12 +38,12 @@ def test_an_exception_goes_to_the_one_who_waits_and_the_next_job_runs(worker: Wo
     failing = worker.submit(lambda: [][0])
     following = worker.submit(lambda: "fine")
     with pytest.raises(IndexError):
-        failing.result(5)
-    assert following.result(5) == "fine"
+        failing.result(PATIENCE)
+    assert following.result(PATIENCE) == "fine"
 
 
 def test_waiting_for_work_costs_no_cpu(worker: Worker) -> None:
-    worker.submit(lambda: None).result(5)
+    worker.submit(lambda: None).result(PATIENCE)
     before = time.process_time()
     time.sleep(0.3)
     assert time.process_time() - before < 0.05
@@ -54,12 +54,12 @@ def test_stop_finishes_the_job_under_way_and_cancels_the_rest(worker: Worker) ->
 
     def job() -> str:
         started.set()
-        wait_until(lambda: any(future.cancelled() for future in waiting), 5)
+        wait_until(lambda: any(future.cancelled() for future in waiting))
         return "done"
 
     under_way = worker.submit(job)
     waiting.append(worker.submit(lambda: "never"))
-    assert started.wait(5)
+    assert started.wait(PATIENCE)
     worker.stop()
     assert under_way.result(0) == "done"
     with pytest.raises(CancelledError):
