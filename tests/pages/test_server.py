@@ -52,7 +52,7 @@ def answer(url: str, seconds: float = PATIENCE) -> tuple[int, bytes]:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.1)
 
