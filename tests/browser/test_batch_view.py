@@ -56,7 +56,7 @@ def test_the_line_says_what_is_going_on(visit: Any) -> None:
         assert "32.3 MiB" in fake.line and "2.00 GiB" in fake.line
         fake.shows(lambda tag: replace(seven(tag), measuring=MEASURING), MEASURED[language])
         spoken = fake.page.locator(".tbt-batch [role=status]")
-        assert MEASURED[language] in spoken.inner_text()
+        spoken.filter(has_text=MEASURED[language]).wait_for(state="attached")  # not sooner than some seconds after
         fake.shows(seven, SEVEN[language])
         assert spoken.inner_text() == ""  # what changes from second to second is not read aloud
         fake.shows(queued, WAITS[language])
