@@ -212,9 +212,9 @@ class Visitor:
         return self
 
     def in_each_look(self) -> Iterator[str]:
-        """The page as it stands, opened in English and light; then the same in Chinese and dark. Yields the language.
+        """The page as it stands, opened in English and light; then the same in Chinese and dark, changed in place.
 
-        Each language and each theme once: words do not depend on colours, nor colours on words.
+        As LOOKS, for what costs much to bring about. Yields the language.
         """
         yield "en"
         self.page.emulate_media(color_scheme="dark")

@@ -59,7 +59,7 @@ async def watch(run: LiveRun, number: int = -1, have: int = 0) -> list[Frame]:
 
 
 async def until(is_so: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not is_so():
             await asyncio.sleep(0.005)
 

@@ -97,7 +97,7 @@ def test_the_lifespan_yields_at_once_and_keeps_the_collector_out_of_the_way(monk
             assert config.get_option("runner.postScriptGC") is False
             frozen = gc.get_freeze_count()
             loaded.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while gc.get_freeze_count() <= frozen:
                     await asyncio.sleep(0.01)
 

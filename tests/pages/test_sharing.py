@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ from pages.shared import stepping
 from pages.shared.resources import shelf
 from pages.shared.started import Slot, Started
 from pages.shared.visit import Visit
-from tests.engines import PATIENCE
+from tests.engines import PATIENCE, wait_until
 
 RECORD = RecordConfig(candidates=4, kv_norms=True, queries=True)
 
@@ -70,7 +69,7 @@ def test_who_waits_for_memory_is_told_their_place_and_comes_in_when_it_is_free(n
     for visit, slot in visitors:
         visit.prefill(narrow, slot, started(), 0)
     assert visitors[0][0].settle(PATIENCE) and visitors[0][0].trace is not None
-    until(lambda: [narrow.place(v.under_way) if v.under_way else 0 for v, _ in visitors] == [0, 1, 2])
+    wait_until(lambda: [narrow.place(v.under_way) if v.under_way else 0 for v, _ in visitors] == [0, 1, 2])
     assert [seat.place for seat in narrow.status().seats] == [0, 1, 2] and narrow.status().n_queued == 2
     assert [visit.activity for visit, _ in visitors] == ["", "waiting", "waiting"]
     visitors[1][0].reset(narrow, visitors[1][1])  # who gives up leaves the queue
@@ -88,7 +87,7 @@ def test_a_stream_that_waits_for_memory_ends_at_once_when_it_is_halted(narrow: E
     assert other.settle(PATIENCE) and other.trace is not None
     n_before = len(visit.trace.steps) if visit.trace else 0
     asked = visit.play_on(narrow, slot, visit.open_stream(visit.version))
-    until(lambda: slot.run is not None and narrow.place(slot.run) == 1)
+    wait_until(lambda: slot.run is not None and narrow.place(slot.run) == 1)
     visit.halt()
     assert asked.cancelled()  # the other one has the memory still: no step came that could have been waited for
     other_slot.release()
@@ -148,11 +147,3 @@ def test_the_page_says_why_a_step_waits(monkeypatch: pytest.MonkeyPatch) -> None
     assert stepping._why_it_waits(visit)[0] == "stage.waiting"
     monkeypatch.setattr(Busy, "is_measuring", True)
     assert stepping._why_it_waits(visit)[0] == "stage.measuring"
-
-
-def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Waits until it does; fails when it never does."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -18,7 +18,7 @@ from core.engine.residents import Residents
 from core.engine.status import Measuring
 from core.model.load import LanguageModel
 from core.refusal import Refusal
-from tests.engines import MANY_BYTES, PATIENCE, alone, answer, gate, others_use, play, step, values, wait_until
+from tests.engines import MANY_BYTES, PATIENCE, alone, answer, gate, play, step, values, wait_until
 from tests.peer import random_ids, random_pair
 from tests.runs import new_run
 
@@ -44,11 +44,6 @@ def slot(others_stay: None) -> ExclusiveSlot:
 def others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' time between two points does not run out while a test looks."""
     monkeypatch.setattr(exclusive_module, "OTHERS_SECONDS", PATIENCE)
-
-
-@pytest.fixture(autouse=True)
-def used(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    return others_use(monkeypatch)
 
 
 # --- alone
@@ -114,7 +109,7 @@ def test_others_wait_for_one_point_and_are_served_before_the_next(engine: Engine
     assert run.output_ids == alone(model, random_ids(5), len(run.steps)).output_ids
 
 
-def test_while_others_keep_coming_they_have_their_time_between_two_points(slot: ExclusiveSlot, used: list[Any]) -> None:
+def test_while_others_keep_coming_they_have_their_time_between_two_points(slot: ExclusiveSlot) -> None:
     measurement = Measurement("m", [lambda: 1] * 2)
     slot.add(measurement)
     slot.step(others_wait=True)
@@ -147,7 +142,7 @@ def test_measurements_follow_each_other_in_their_order(engine: Engine) -> None:
     assert [engine.place_of_measurement(each) for each in line] == [-1, -1, -1]
 
 
-def test_who_waits_can_see_what_is_measured_and_their_own_place(slot: ExclusiveSlot, used: list[Any]) -> None:
+def test_who_waits_can_see_what_is_measured_and_their_own_place(slot: ExclusiveSlot) -> None:
     line = [Measurement(f"m{n}", [lambda: 1] * 3) for n in range(3)]
     assert slot.status is None and not slot
     for each in line:

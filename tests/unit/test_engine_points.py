@@ -31,9 +31,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 
 @pytest.mark.parametrize("was_on", [True, False])
-def test_nothing_is_collected_during_a_point_and_after_it_all_is_as_before(
-    slot: ExclusiveSlot, used: list[Any], was_on: bool
-) -> None:
+def test_nothing_is_collected_during_a_point_and_after_it_all_is_as_before(slot: ExclusiveSlot, was_on: bool) -> None:
     def failing() -> None:
         assert not gc.isenabled()
         raise ZeroDivisionError
@@ -51,9 +49,7 @@ def test_nothing_is_collected_during_a_point_and_after_it_all_is_as_before(
         gc.enable()
 
 
-def test_its_memory_is_kept_aside_during_a_point_and_refused_where_there_is_none(
-    slot: ExclusiveSlot, used: list[Any]
-) -> None:
+def test_its_memory_is_kept_aside_during_a_point_and_refused_where_there_is_none(slot: ExclusiveSlot) -> None:
     fits = Measurement("m", [lambda: slot._residents.promised_bytes] * 2, n_bytes=1000)
     too_much = Measurement("m", [lambda: 1], n_bytes=1001)
     for each in (fits, too_much):
